@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -24,10 +25,12 @@ from typing import Any
 
 import torch
 import transformers
+from torch.nn.functional import normalize
 
 import mixlens
 from mixlens.scoring.maps import known
-from mixlens.scoring.scoring import shares
+
+shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {

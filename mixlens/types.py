@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base.layer_trace import PAIRS, POSITIONS, LayersOf, LayerTrace, tensors_of, without_batch  # noqa: F401 - imported from here
 from .base.wrong_kinds import wrong_kinds_in_one_line
 
 if TYPE_CHECKING:
     import pandas
 
     from .model.model import Model
+    from .model.parts import LayerParts
     from .scoring.head_maps import HeadRole
 
 Words = tuple[tuple[str, tuple[int, ...]], ...]  # each word's text and the positions of its tokens
@@ -50,6 +50,81 @@ class Chat:
         object.__setattr__(
             self, "messages", tuple(self.messages) if isinstance(self.messages, Sequence) else self.messages
         )
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace:
+    """One layer of one forward pass. Axes: [... pos d] and [... head pos e]; `...` is a batch axis or nothing.
+
+    Queries and keys are kept (n x d), not attention (heads x n x n): it is computed again when a method asks.
+    """
+
+    parts: LayerParts = field(repr=False)
+    input: Tensor
+    value: Tensor  # [... key_head pos e]
+    attention_output: Tensor  # what W_O wrote, bias included
+    mlp_output: Tensor
+    output: Tensor
+    query: Tensor | None = None  # [... head pos e], after position rotation
+    key: Tensor | None = None
+    mask: Tensor | None = None  # [... 1 query key]: bool (True = may look) or added to the logits
+    scaling: float = 1.0
+    softcap: float | None = None
+    weights: Tensor | None = None  # attention itself, where the model hands out nothing else
+    middle: Tensor | None = None  # what the norm after attention put out, where there is one
+
+    @property
+    def attention(self) -> Tensor:
+        """[... head query key] in at least float32. A row that may look nowhere is zero."""
+        from .model.attention import attention_of
+
+        return attention_of(self)
+
+
+class LayersOf(Sequence[LayerTrace]):
+    """The layers of one example of a traced batch, padding cut off: each is cut out when it is first asked for."""
+
+    def __init__(self, batch: Sequence[LayerTrace], row: int, n: int):
+        self.batch, self.row, self.n = batch, row, n  # the whole batch stays, so that many traces can be scored as one
+        self._cut: dict[int, LayerTrace] = {}
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        number = range(len(self))[index]
+        if number not in self._cut:
+            self._cut[number] = cut(self.batch[number], self.row, self.n)
+        return self._cut[number]
+
+
+POSITIONS = ("input", "attention_output", "mlp_output", "output", "middle", "query", "key", "value")  # [... pos .]
+PAIRS = ("mask", "weights")  # [... query key]
+
+
+def cut(layer: LayerTrace, rows: int | slice | list[int], n: int) -> LayerTrace:
+    """One example of a batch, or several, to the first n positions. What all examples share, such as a mask, has one row."""
+    changes: dict[str, Any] = {}
+    for name, whole in tensors_of(layer).items():
+        shared = whole.shape[0] == 1
+        some = whole[0] if shared and isinstance(rows, int) else whole if shared else whole[rows]
+        changes[name] = some[..., :n, :] if name in POSITIONS else some[..., :n, :n]
+    return replace(layer, **changes)
+
+
+def tensors_of(layer: LayerTrace) -> dict[str, Any]:
+    """The tensors of a layer that have an axis of positions, by name."""
+    tensors = {name: getattr(layer, name) for name in POSITIONS + PAIRS}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def without_batch(layer: LayerTrace) -> LayerTrace:
+    """A batch of one example without its batch axis."""
+    if layer.input.dim() == 2:
+        return layer
+    return replace(layer, **{name: tensor[0] for name, tensor in tensors_of(layer).items()})
 
 
 @dataclass(frozen=True, eq=False)

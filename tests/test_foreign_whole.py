@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from mixlens.base.errors import InputError
-from mixlens.methods._attribution import known
 from mixlens.metrics import foreign
 from mixlens.metrics.foreign import PAPER, aligned, as_methods, attribution_from, method_of
+from mixlens.scoring.registry import known_attributions as known
 from mixlens.types import Attribution, Trace
 
 TOKENS = ("[CLS]", "Un", "##real", "film", "[SEP]")

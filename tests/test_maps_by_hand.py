@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from mixlens.base.errors import MixlensError
-from mixlens.base.layer_trace import LayersOf
 from mixlens.methods import attcat
-from mixlens.scoring import aggregate, attributions, maps, sequences
+from mixlens.scoring import aggregate, attributions, sequences
 from mixlens.scoring.continuing import Continuation
 from mixlens.types import Attribution, Map, Trace
 
@@ -41,77 +40,6 @@ def trace_of(n: int = 3, model: Any = None, layers: Any = (), **changes: Any) ->
 
 
 # --- which traces are scored together ----------------------------------------------------------------------------------------
-
-
-def test_traces_of_one_model_and_of_similar_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = SimpleNamespace(), SimpleNamespace()
-    some = [trace_of(n, model) for n, model in ((5, first), (2, first), (3, second), (4, first), (2, first))]
-    monkeypatch.setattr(maps, "TOGETHER", 8)
-    found = list(maps.batches(some))
-    assert sorted(found) == [[0], [1, 4], [2], [3]]
-    monkeypatch.setattr(maps, "TOGETHER", 12)
-    assert sorted(maps.batches(some)) == [[0], [1, 4, 3], [2]]
-    assert list(maps.batches([])) == []
-    assert maps.belongs(some[3], some[1], 2)
-    assert not maps.belongs(some[0], some[1], 2)
-    assert not maps.belongs(some[2], some[1], 1)
-
-
-def test_traces_of_one_traced_batch() -> None:
-    def layers(rows: int) -> Any:
-        return [SimpleNamespace(input=torch.zeros(rows, 4, 2))]
-
-    model, two, one = SimpleNamespace(), layers(2), layers(1)
-    a, b = (trace_of(3, model, LayersOf(two, row, 3)) for row in (0, 1))
-    alone, plain = trace_of(4, model, LayersOf(one, 0, 4)), trace_of(3, model)
-    assert maps.origin(a) is two
-    assert maps.origin(alone) is None
-    assert maps.origin(plain) is None
-    assert maps.belongs(a, b, 1)
-    assert not maps.belongs(a, plain, 1)
-    assert maps._is_uncut(alone.layers)  # type: ignore[arg-type]
-    assert not maps._is_uncut(LayersOf(one, 0, 3))
-    assert not maps._is_uncut(a.layers)  # type: ignore[arg-type]
-    assert sorted(map(sorted, maps.batches([a, plain, b]))) == [[0, 2], [1]]
-
-
-def test_what_is_no_trace_is_refused() -> None:
-    assert refused(maps.mix, 3, "alti") == "mix takes a Trace or a list of traces, not int."
-    assert (
-        refused(maps.mix, ["text"], "alti")
-        == "mix takes a Trace or a list of traces, as model.trace gives them; for a text: model.explain."
-    )
-    old = trace_of(info={"dtype": torch.float64})
-    assert refused(maps.mix, old, "alti") == (
-        "the model was in torch.float64 when this trace was made and is in torch.float32 now. Trace the text again."
-    )
-    maps.refuse_other(trace_of(info={"dtype": torch.float32}))
-
-
-def test_what_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    def model(device: str, width: int = 2) -> Any:
-        config = SimpleNamespace(hidden_size=width)
-        return SimpleNamespace(
-            device=torch.device(device), n_layers=3, hf_model=SimpleNamespace(config=config), dtype=torch.float32
-        )
-
-    texts: Any = [SimpleNamespace(input_ids=[1] * n) for n in (2, 5)]
-    monkeypatch.delenv("MIXLENS_FAST", raising=False)
-    assert not maps.fits_whole(model("cpu"), texts)
-    assert maps.fits_whole(model("cuda"), texts)
-    monkeypatch.setattr(maps, "TOKENS", 10)
-    assert maps.fits_whole(model("cuda"), texts)
-    monkeypatch.setattr(maps, "WHOLE", 8 * 3 * 10 * 2 * 4)
-    assert maps.fits_whole(model("cuda"), texts)
-    assert not maps.fits_whole(model("cuda", 3), texts)
-    monkeypatch.setattr(maps, "TOKENS", 9)
-    assert not maps.fits_whole(model("cuda"), texts)
-    monkeypatch.setattr(maps, "TOKENS", 10)
-    monkeypatch.setenv("MIXLENS_FAST", "off")
-    assert not maps.fits_whole(model("cuda"), texts)
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------------
 
 
 def map_of(scores: Any, n: int | None = None, **changes: Any) -> Map:

@@ -19,8 +19,8 @@ from mixlens.base import text as wording
 from mixlens.base import words as sentences
 from mixlens.base.errors import InputError
 from mixlens.base.words import Word
-from mixlens.methods._attribution import ATTRIBUTIONS
 from mixlens.scoring import by_word, completeness, conventions, notices, products
+from mixlens.scoring.registry import ATTRIBUTIONS
 from mixlens.types import Attribution, Map
 
 NAN = math.nan
@@ -453,24 +453,10 @@ def test_tiles_cover_all_sources_and_stay_within_their_size() -> None:
 
 
 def test_settings_hold_within_their_block() -> None:
-    assert budget.settings() == budget.Settings(None, "float32", False, False)
-    before = torch.backends.cuda.matmul.allow_tf32
     with suppress(KeyError), budget.setting(wide=True, timing=True):
-        assert budget.settings() == budget.Settings(None, "float32", True, True)
+        assert budget.settings() == budget.Settings(None, True, True)
         raise KeyError
     assert budget.settings() == budget.Settings()
-    for allowed in (False, True):
-        with budget.tf32(allowed):
-            for precision in budget.PRECISIONS:
-                with budget.products_in(precision):
-                    assert budget.settings().precision == precision
-                    assert torch.backends.cuda.matmul.allow_tf32 == (allowed or precision != "float32")
-                assert torch.backends.cuda.matmul.allow_tf32 == allowed
-            with suppress(KeyError), budget.exact_products():
-                assert torch.backends.cuda.matmul.allow_tf32 is False
-                raise KeyError
-            assert torch.backends.cuda.matmul.allow_tf32 == allowed
-    assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
 def test_errors_that_say_that_memory_ran_out() -> None:

@@ -65,7 +65,7 @@ def call(function: Any, *args: Any, **options: Any) -> Call:
 ONE = {"methods": "grad_x_input"}
 # Name: a call that works, with a value for every argument that is tried.
 FUNCTIONS: dict[str, Callable[[Made], Call]] = {
-    "mix": lambda m: call(mixlens.mix, m.trace, "norm", variant="paper", chunk=2, precision="float32"),
+    "mix": lambda m: call(mixlens.mix, m.trace, "norm", variant="paper", chunk=2),
     "attribute": lambda m: call(
         mixlens.attribute,
         m.trace,

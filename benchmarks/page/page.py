@@ -185,18 +185,6 @@ def checks(part: dict[str, Any]) -> list[str]:
     return [f"{machine(part)}; {part['layers']} layers, {part['n']} tokens.", "", *table(heads, lines)]
 
 
-def precision(part: dict[str, Any]) -> list[str]:
-    titles = {"norm_maps": "norm maps (4)", "alti": "ALTI", "value_zeroing": "Value Zeroing, all rows"}
-    lines = []
-    for row in part["rows"]:
-        name = "`float32`, plain loops" if row["precision"] == "plain" else f"`{row['precision']}`"
-        said = "" if row["precision"] in ("plain", "float32") else f"{row['said']:.0e}"
-        errors = [f"{row['apart_from_float64']:.0e}", f"{row['relative']:.0e}"]
-        lines.append([titles[row["id"]], name, number(row["map_ms_per_layer"]), *errors, said])
-    heads = ["what", "`precision=`", "ms a layer", "apart from float64", "relative to the score", "what `.info` says"]
-    return [f"{machine(part)}; n = {part['n']}, the map alone; errors of one layer.", "", *table(heads, lines)]
-
-
 def peers(held: Held) -> list[str]:
     lines, notes = [], []
     for row in held["peers"]["rows"]:
@@ -346,20 +334,6 @@ def page(results: dict[str, Held]) -> str:
     lines += ["[accuracy.md](../promises/accuracy.md) has float32 against float64 on trained models.", ""]
     for held in (cpu, cuda):
         lines += checks(held["checks"]) if "checks" in held else []
-    if "precision" in cuda:
-        lines += [
-            "### `precision=`",
-            "",
-            "On a GPU large products may be made in fewer digits. What it costs is measured on the way,",
-            'on the first layer, and is in `.info["precision_error"]`. On a CPU it changes nothing. On an H200 it gains no',
-            "more: float32 forms are replayed, those in fewer digits are not. It is there for GPUs whose float32 is slow.",
-            "",
-            "Value Zeroing's largest product takes only what changes, in units of about its size. From 256 tokens on one",
-            "half-precision product of that is nearer to float64, relative to each score, than float32 of whole vectors is (the",
-            "plain loops); with fewer tokens it is made of three, which are as exact as float32.",
-            "",
-            *precision(cuda["precision"]),
-        ]
     lines += ["## Where the time went", "", TIMING, "## Again", "", RERUN]
     return "\n".join(lines).rstrip() + "\n"
 

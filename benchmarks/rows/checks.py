@@ -1,20 +1,20 @@
-"""What holds besides speed: two runs are bit-equal, fused loops are as the plain ones, a GPU as a CPU; what precision= costs."""
+"""What holds besides speed: two runs are bit-equal, fused loops are as the plain ones, a GPU as a CPU."""
 
 from __future__ import annotations
 
-import copy
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.scoring.scoring import shares
 
-from .measure import Results, apart, median_seconds, plain_loops, rounded
+from .measure import Results, apart, plain_loops, rounded
 from .models import bert
 from .rows import NORMS
+
+shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
 NAMES = [*NORMS, "alti", "value_zeroing", "effective_attention"]
 N = 96
@@ -43,34 +43,3 @@ def measure(results: Results, *, device: str, command: str) -> None:
             row["cpu_apart"] = rounded(apart(once[name].scores, on_cpu[name].scores), 2)
         results.put("checks", row)
         print(f"{name:22s} {row}", flush=True)
-    if device == "cuda":
-        precision(results, command=command)
-
-
-@torch.no_grad()
-def precision(results: Results, *, command: str, n: int = 512) -> None:
-    """What precision= gains and costs: the error that `.info` says, and those against float64, of one layer."""
-    pair, layer = bert("cuda"), bert("cuda", num_hidden_layers=1)
-    ids, _ = pair.input(n)
-    trace, one = pair.model.trace(input_ids=ids), layer.model.trace(input_ids=ids)
-    exactly = mixlens.load(copy.deepcopy(layer.stock).double()).trace(input_ids=ids)
-    names = {"norm_maps": NORMS, "alti": ["alti"], "value_zeroing": ["value_zeroing"]}
-    results.begin("precision", command=command, device="cuda", n=n, layers=len(pair.model.parts))
-    for key, asked in names.items():
-        exact = mixlens.mix(exactly, asked)
-        for wanted in ("plain", "float32", "tf32", "bfloat16"):
-            with plain_loops() if wanted == "plain" else nullcontext():
-                mixed = partial(mixlens.mix, precision="float32" if wanted == "plain" else wanted)
-                made = mixed(one, asked)
-                took = median_seconds(lambda mixed=mixed, asked=asked: mixed(trace, asked), device="cuda", budget=2)
-            pairs = [(shares(made[m].scores.double()), shares(exact[m].scores)) for m in asked]
-            row = {
-                "id": key,
-                "precision": wanted,
-                "map_ms_per_layer": rounded(1000 * took / len(pair.model.parts)),
-                "apart_from_float64": rounded(max(float((a - b).abs().max()) for a, b in pairs), 2),
-                "relative": rounded(max(float(((a - b).abs() / b)[b > 1e-9].max()) for a, b in pairs), 2),
-                "said": rounded(max(made[m].info.get("precision_error", 0.0) for m in asked), 2),
-            }
-            results.put("precision", row)
-            print(row, flush=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-PRECISIONS = ("float32", "tf32", "bfloat16")
 # A CPU's tile stays in its cache; a GPU's is large enough to keep it busy.
 AUTOMATIC = {"cpu": 1 << 18}
 LARGE = 1 << 26
@@ -24,7 +23,6 @@ class Settings:
     """What a call sets for everything below it."""
 
     chunk: int | None = None  # the most elements of a temporary; None: by the kind of device
-    precision: str = "float32"  # of large products on a GPU: one of PRECISIONS
     wide: bool = False  # the range of half precision was not enough: float32 everywhere
     timing: bool = False  # a GPU is synchronised, so that seconds are those of the work
     listener: Callable[[Any], None] | None = None  # told how far a method is (steps.py)
@@ -46,31 +44,6 @@ def setting(**changes: Any) -> Iterator[None]:
         yield
     finally:
         SETTINGS.reset(token)
-
-
-@contextmanager
-def products_in(precision: str) -> Iterator[None]:
-    """Large products on a GPU within the block: "tf32" for torch's own, "bfloat16" for those that ask for the precision."""
-    with setting(precision=precision), tf32(torch.backends.cuda.matmul.allow_tf32 or precision != "float32"):
-        yield
-
-
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Products on a GPU within the block in float32 as it is: what others are compared with."""
-    with tf32(False):
-        yield
-
-
-@contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """Whether torch may multiply float32 matrices in TF32 within the block."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def tile_elements(device: torch.device, times: int = 1) -> int:

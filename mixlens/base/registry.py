@@ -15,10 +15,11 @@ import importlib
 import inspect
 import pkgutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import InputError, MixlensError, nearest
@@ -74,44 +75,36 @@ class Registry(dict[str, E], Generic[E]):
         self[name] = entry
 
     def known(self) -> dict[str, E]:
-        """All entries: every file of the folder and every entry point of the group is imported once."""
+        """All entries, those of the folders' files first, in the files' order: every file and entry point is imported once."""
         with self._lock:
             if not self._is_loaded:
+                files: list[str] = []
                 for folder in self.folders:
-                    import_files(folder)
+                    package = importlib.import_module(folder)
+                    files += [module.name for module in pkgutil.walk_packages(package.__path__, f"{folder}.")]
+                for file in files:
+                    importlib.import_module(file)
                 for _ in installed(self.group):
                     pass  # an entry point registers while it is imported
-                self._sort()
+                places = {file: place for place, file in enumerate(files)}
+                entries = sorted(self.items(), key=lambda pair: places.get(pair[1].module, len(files)))
+                for name, entry in entries:
+                    del self[name]
+                    self[name] = entry
                 self._is_loaded = True
         return self
 
-    def _sort(self) -> None:
-        """The order of the folder's files, then other packages: whichever file was imported first."""
-        files = [file for folder in self.folders for file in files_of(folder)]
-        entries = sorted(
-            self.items(), key=lambda pair: files.index(pair[1].module) if pair[1].module in files else len(files)
-        )
-        for name, entry in entries:
-            del self[name]
-            self[name] = entry
+    def import_file(self, name: str) -> None:
+        """Import the file of an entry's own name, if there is one: it is found without all others."""
+        file = f"{self.folders[0]}.{name}"
+        if not self._is_loaded and name not in self and name.isidentifier() and find_spec(file):
+            importlib.import_module(file)
 
     def find(self, name: Any) -> E:
         """The entry of this name, or a refusal that lists the nearest names."""
         if not isinstance(name, str) or name not in self.known():
             raise InputError(f"unknown {self.kind} {name!r:.80}. {nearest(name, self.known())}")
         return self[name]
-
-
-def import_files(folder: str) -> None:
-    """Import every module of a package: whatever they hold is registered on the way."""
-    for file in files_of(folder):
-        importlib.import_module(file)
-
-
-def files_of(folder: str) -> list[str]:
-    """The modules of a package and of the packages in it."""
-    package = importlib.import_module(folder)
-    return [module.name for module in pkgutil.walk_packages(package.__path__, f"{folder}.")]
 
 
 def installed(group: str) -> Iterator[Any]:
@@ -152,40 +145,25 @@ class Registered:
 
     def arguments(self, variant: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
         """All keyword arguments of a call: `options` and `variant`, checked, and the defaults of the others."""
-        self._check_variant(variant)
-        for option in options:
-            if option not in self.options:
-                raise InputError(f"{self.id!r} has no option {option!r}. {nearest(option, [*self.options, 'variant'])}")
-        for option, value in options.items():
-            self._check_type(option, value)
-            self._check_range(option, value)
-        chosen = {"variant": variant or self.variants[0]} if "variant" in parameters_of(self.function) else {}
-        return {**self.options, **options, **chosen}
-
-    def _check_variant(self, variant: Any) -> None:
         if variant is not None and not (isinstance(variant, str) and variant in self.variants):
             raise InputError(f"{self.id!r} has no variant {variant!r}. {nearest(variant, self.variants)}")
-
-    def _check_type(self, option: str, value: Any) -> None:
-        """An option whose annotation names plain types alone, such as `int | None`, takes values of these types."""
-        annotation = _annotation(parameters_of(self.function)[option])
-        names = annotation.split(" | ")
-        if option != "query" and all(name in KINDS for name in names) and not _is_of(value, names):
-            raise InputError(f"{option!r} of {self.id!r} is of type {annotation}, not {type(value).__name__}.")
-
-    def _check_range(self, option: str, value: Any) -> None:
-        """Whole numbers are bounded. `query` is a position or a token: each text checks it for itself."""
-        if option != "query" and isinstance(value, int) and not SMALLEST <= value <= LARGEST:
-            raise InputError(f"{option!r} of {self.id!r} cannot be {value}: no option takes a number of that size.")
-
-
-def _annotation(parameter: inspect.Parameter) -> str:
-    """As it is written, whether or not the module postpones the evaluation of annotations."""
-    kind = parameter.annotation
-    return kind.__name__ if isinstance(kind, type) else str(kind)
-
-
-def _is_of(value: Any, names: Iterable[str]) -> bool:
-    """Whether a value is of one of these types. A bool is an int to Python; here it is a number only where "bool" is named."""
-    types = tuple(kind for name in names for kind in KINDS[name])
-    return isinstance(value, types) and ("bool" in names or not isinstance(value, bool))
+        known, parameters = self.options, parameters_of(self.function)
+        for option in options:
+            if option not in known:
+                raise InputError(f"{self.id!r} has no option {option!r}. {nearest(option, [*known, 'variant'])}")
+        for option, value in options.items():
+            if option == "query":  # a position or a token: each text checks it for itself
+                continue
+            # Where the annotation names plain types alone, such as `int | None`, the option takes values of these types. It is
+            # a text in modules that postpone the evaluation of annotations. A bool is an int to Python, and no number here.
+            kind = parameters[option].annotation
+            annotation = kind.__name__ if isinstance(kind, type) else str(kind)
+            names = annotation.split(" | ")
+            if all(name in KINDS for name in names):
+                types = tuple(one for name in names for one in KINDS[name])
+                if not isinstance(value, types) or (isinstance(value, bool) and "bool" not in names):
+                    raise InputError(f"{option!r} of {self.id!r} is of type {annotation}, not {type(value).__name__}.")
+            if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
+                raise InputError(f"{option!r} of {self.id!r} cannot be {value}: no option takes a number of that size.")
+        chosen = {"variant": variant or self.variants[0]} if "variant" in parameters else {}
+        return {**known, **options, **chosen}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import layer as plain_layer
-from ..base.budget import settings, tiles
+from ..base.budget import tiles
 from ..base.rounding import working_dtype
 from ..layer.block import OF_TARGETS, PLACES, Measure, View
 from ..layer.identities import Identity
@@ -275,7 +275,7 @@ class Block(plain_layer.Block):
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """a @ b in memory that the next product takes again: to be used up before."""
         if self.x.device.type != "cpu":
-            return (a.bfloat16() @ b.bfloat16()).to(self.dtype) if settings().precision == "bfloat16" else a @ b
+            return a @ b
         shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         room = self.room("product", shape)
         return by_heads(a, b, room) if (a.dim(), b.dim()) == (4, 3) else torch.matmul(a, b, out=room)

@@ -172,7 +172,7 @@ def moved_without_each(
     """`layer.Block.moved_without_each`. `few`: of one target. `cosine`: the measure is the cosine distance of whole vectors."""
     if not block.is_stock:
         return PlainBlock.moved_without_each(block, measure, view, still)
-    distances = cosine_from_changes(block, settings().precision) if cosine and not few else None
+    distances = cosine_from_changes(block) if cosine and not few else None
     return distances_by_tiles(block, measure, view, still, few=few) if distances is None else distances
 
 
@@ -196,7 +196,7 @@ def readers(block: Block, sources: slice) -> slice:
     return slice(int(taken[0]), int(taken[-1]) + 1) if len(taken) else slice(0, 0)
 
 
-def cosine_from_changes(block: Block, precision: str) -> Tensor | None:
+def cosine_from_changes(block: Block) -> Tensor | None:
     """Cosine distances [query key] by the fused loop, where there is one for this device and this kind of layer.
 
     Only what changes is computed. With z_ij taken away, the variance before the feed-forward becomes
@@ -217,8 +217,7 @@ def cosine_from_changes(block: Block, precision: str) -> Tensor | None:
         activation=activation,
         down=linear_weight(part.mlp_down, product.constants[0].shape[-1] // _halves(part), block.dtype),
         output=block.after_attention(block.attention_output),
-        precision=precision,
-        split=settings().wide or (precision == "float32" and len(block.x) < WHOLE_FROM),
+        split=settings().wide or len(block.x) < WHOLE_FROM,
         elements=tile_elements(block.x.device),
         **_changes(block, product),
         **_after(block),

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..layer import Block, Parts
 from ..scoring.aggregate import rows_to_one
-from ._mixing import mixing
+from ..scoring.registry import mixing
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 

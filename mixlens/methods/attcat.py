@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base.errors import InputError, nearest
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._released import inputs_of, released_inputs
 from ._rollout import rollout_of
 
@@ -148,7 +148,7 @@ def attention_grad(question: Question) -> Tensor:
     return gradient.mean(0).sum(0)
 
 
-@attribution(paper=PAPER, variants=("paper", "released"))
+@attribution(paper=PAPER, variants=("paper", "released"), unless=("released", "relu"))
 def attention_x_grad(
     question: Question, *, variant: str = "paper", relu: bool = False, mask_special: bool | None = None
 ) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..layer import Block
-from ._mixing import ALL, mixing
+from ..scoring.registry import ALL, mixing
 
 ABNAR = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 

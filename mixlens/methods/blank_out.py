@@ -15,8 +15,8 @@ from torch import Tensor
 from ..base.errors import InputError, nearest
 from ..base.steps import part_of, tell
 from ..scoring.questions import Question
+from ..scoring.registry import attribution
 from ..types import Trace
-from ._attribution import attribution
 from ._baselines import known_id
 
 PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Erasure"
@@ -30,7 +30,12 @@ def refuse_unknown(replacement: Any) -> None:
 
 
 @attribution(
-    paper=PAPER, variants=("paper", "released"), cost="n", score="probability", check=(refuse_unknown, "replacement")
+    paper=PAPER,
+    variants=("paper", "released"),
+    cost="n",
+    score="probability",
+    check=(refuse_unknown, "replacement"),
+    unless=("released", "absolute"),
 )
 def blank_out(
     question: Question, *, variant: str = "paper", replacement: str | int = "mask", absolute: bool = False

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..base.steps import tell
 from ..scoring.completeness import CLOSED, completeness
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._points import Ends, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 
 PAPER = "Dhamdhere et al. 2019, How Important Is a Neuron?"

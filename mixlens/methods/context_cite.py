@@ -15,8 +15,8 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.optional import optional
 from ..scoring.questions import Question
+from ..scoring.registry import attribution
 from ..scoring.removal import Subsets, random_subsets
-from ._attribution import attribution
 
 PAPER = "Cohen-Wang et al. 2024, ContextCite: Attributing Model Generation to Context"
 TOLERANCE = 1e-10  # of LASSO's dual gap: the weights are a function of the data, and not of where the search stops

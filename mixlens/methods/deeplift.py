@@ -20,7 +20,7 @@ from torch import Tensor
 from ..model.rerun import Attached, compare_rows
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
 from ._baselines import baseline_run
 

@@ -15,7 +15,7 @@ from ..base.errors import InputError, nearest
 from ..base.steps import tell
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._baselines import blank_token
 from ._points import Ends, as_scores, chunk_of, ends_of, gradients_at, refuse_count, value_at, wide_dtype
 from ._word_paths import SEARCH, Vocabulary, WordPaths, halved, refuse_strategy

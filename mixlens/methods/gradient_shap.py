@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._baselines import BASELINES, baseline_run, tokens_of
 from ._points import as_scores, chunk_of, place_of, refuse_draws, refuse_last_layer, run_at, value_at, wide_dtype
 from .smooth_grad import noisy

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..model.rerun import Attached
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 
 SIMONYAN = "Simonyan et al. 2014, Deep Inside Convolutional Networks"
 DENIL = "Denil et al. 2014, Extraction of Salient Sentences"
@@ -54,7 +54,7 @@ def shared(scores: Tensor) -> Tensor:
     return scores / scores.sum()
 
 
-@attribution(paper=SIMONYAN, variants=("paper", "released"), layers=True)
+@attribution(paper=SIMONYAN, variants=("paper", "released"), layers=True, signed=False)
 def grad_l2(question: Question, *, variant: str = "paper", embedding: str = "sum") -> Tensor:
     """|d target / d x_j|_2: how steep the target is in token j.
 
@@ -65,7 +65,7 @@ def grad_l2(question: Question, *, variant: str = "paper", embedding: str = "sum
     return shared(steepness) if variant == "released" else steepness
 
 
-@attribution(paper=DENIL, variants=("paper", "released"), layers=True)
+@attribution(paper=DENIL, variants=("paper", "released"), layers=True, unless=("released", "absolute"))
 def grad_x_input(
     question: Question, *, variant: str = "paper", embedding: str | None = None, absolute: bool = False
 ) -> Tensor:
@@ -81,7 +81,7 @@ def grad_x_input(
     return shared(share.abs()) if variant == "released" else share.abs() if absolute else share
 
 
-@attribution(paper=GLOBENC, layers=True)
+@attribution(paper=GLOBENC, layers=True, signed=False)
 def grad_x_input_l2(question: Question, *, embedding: str = "sum") -> Tensor:
     """|d target / d x_j * x_j|_2 (GlobEnc eq. 17): the length of the elementwise product."""
     gradient, x = gradient_and_input(question, embedding)

@@ -28,9 +28,9 @@ from ..model.attention import repeat_heads
 from ..model.offload import refuse_packed
 from ..model.rerun import LayerGraph
 from ..scoring.aggregate import rows_to_one
+from ..scoring.registry import Extras, mixing
 from ..types import Trace
 from ._jacobian import batched_gradient, behind_attention, pull, slices, token_jacobian
-from ._mixing import Extras, mixing
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution"

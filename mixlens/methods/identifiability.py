@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..base.budget import tiles
 from ..layer import Block
-from ._mixing import mixing
+from ..scoring.registry import mixing
 from .attention import of_head
 
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"

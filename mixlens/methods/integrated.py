@@ -18,7 +18,7 @@ from ..base.errors import InputError, nearest
 from ..base.steps import tell
 from ..scoring.completeness import CLOSED, completeness
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._points import MOST, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
 from ._quadrature import Array, gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared
@@ -148,7 +148,14 @@ def refuse_options(rule: str, steps: int | None, chunk: int, tolerance: float, m
 LINE = (refuse_options, "rule", "steps", "chunk", "tolerance", "most_steps")
 
 
-@attribution(paper=PAPER, variants=("paper", "released"), cost="steps x 3", layers=True, check=LINE)
+@attribution(
+    paper=PAPER,
+    variants=("paper", "released"),
+    cost="steps x 3",
+    layers=True,
+    check=LINE,
+    unless=("released", "absolute"),
+)
 def integrated_gradients(
     question: Question,
     *,

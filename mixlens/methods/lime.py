@@ -16,7 +16,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.optional import optional
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._coalitions import Game, game_of
 from ._points import refuse_count
 

@@ -28,8 +28,8 @@ from ..model.offload import refuse_packed
 from ..model.rerun import Attached
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question, compare_pass
+from ..scoring.registry import attribution
 from ..scoring.targets import Target
-from ._attribution import attribution
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
 from ._released import inputs_of
 from ._rollout import rollout_of
@@ -270,7 +270,7 @@ def conservation(totals: Sequence[float]) -> dict[str, Any]:
 # --- the methods --------------------------------------------------------------------------------------------------------
 
 
-@attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6")
+@attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6", signed=False)
 def partial_lrp(
     question: Question, *, variant: str = "paper", mask_special: bool | None = None
 ) -> tuple[Tensor, dict[str, Any]]:
@@ -289,7 +289,7 @@ def partial_lrp(
     return scores, info
 
 
-@attribution(paper=CHEFER, variants=("paper", "released", "released_chefer"), cost="9")
+@attribution(paper=CHEFER, variants=("paper", "released", "released_chefer"), cost="9", signed=False)
 def transatt(
     question: Question, *, variant: str = "paper", normalize: bool = True, mask_special: bool | None = None
 ) -> tuple[Tensor, dict[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..layer import Block, Parts
-from ._mixing import ALL, mixing
+from ..scoring.registry import ALL, mixing
 from .attention import checked_head
 
 KOBAYASHI_2020 = "Kobayashi et al. 2020, Attention is Not Only a Weight"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..layer import Block
 from ..scoring.aggregate import rows_to_one
-from ._mixing import mixing
+from ..scoring.registry import mixing
 
 
 @mixing(paper="baseline", rollout="value_zeroing", cost="0")

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..base.steps import listening, tell
 from ..scoring.completeness import CLOSED, completeness
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._points import Ends, as_scores, ends_of
 from .integrated import LINE, PANEL, Line, refuse_options
 

@@ -22,8 +22,8 @@ from ..base.optional import optional
 from ..base.steps import tell_preparing
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
+from ..scoring.registry import attribution
 from ..types import Trace
-from ._attribution import attribution
 from ._coalitions import Game, game_of
 from ._points import refuse_count
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base.steps import tell
 from ..scoring.questions import Question
-from ._attribution import attribution
+from ..scoring.registry import attribution
 from ._points import as_scores, chunk_of, gradients_at, place_of, refuse_draws, refuse_last_layer, wide_dtype
 
 PAPER = "Smilkov et al. 2017, SmoothGrad: Removing Noise by Adding Noise"
@@ -30,7 +30,13 @@ def noisy(x: Tensor, noise: float, count: int, chunk: int, generator: np.random.
 
 
 @attribution(
-    paper=PAPER, cost="count x 3", layers=True, peer=True, check=(refuse_draws, "noise", "seed", "count", "chunk")
+    paper=PAPER,
+    cost="count x 3",
+    layers=True,
+    peer=True,
+    check=(refuse_draws, "noise", "seed", "count", "chunk"),
+    signed=False,
+    unless=("times_input",),
 )
 def smooth_grad(
     question: Question,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..base.budget import exact_products, settings
 from ..base.errors import InputError, nearest
 from ..base.rounding import EPS
 from ..layer import Block
 from ..layer.block import Measure, View
 from ..scoring.aggregate import rows_to_one
-from ._mixing import mixing
+from ..scoring.registry import mixing
 
 # Of a distance, against the modules themselves: by precision. A layer that computes in float64 throughout has its own.
-ALLOWED = {"float64": 1e-6, "float32": 1e-2, "tf32": 1e-1, "bfloat16": 0.5}
+ALLOWED = {"float64": 1e-6, "float32": 1e-2, "tf32": 1e-1}
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 
@@ -89,9 +87,8 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     eps, wrote = block.eps, block.attention_output
     signs = torch.ones(wrote.shape[-1], dtype=wrote.dtype, device=wrote.device)
     signs[::2] = -1
-    with float32_products():
-        # Sums and products behind attention are rounded several times, the stream and the output once each.
-        rows = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs, wrote], -3))
+    # Sums and products behind attention are rounded several times, the stream and the output once each.
+    rows = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs, wrote], -3))
     rebuilt, other = rows[..., 0, :, :], rows[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
     compare_rebuilt(block, rebuilt, rows[..., 2, :, :])
     still = seen_as(rebuilt.unsqueeze(-3))
@@ -106,11 +103,6 @@ def compare_rebuilt(block: Block, *rebuilt: Tensor) -> None:
         block.compare("layer", rows, block.output)
         found.append(block.compared["layer"])
     block.compared["layer"] = (torch.stack([value for value, _ in found]).amax(0), found[0][1])
-
-
-def float32_products() -> AbstractContextManager[None]:
-    """Products in float32 as it is, where a call asks for less: others are compared with these."""
-    return exact_products() if settings().precision != "float32" else nullcontext()
 
 
 def rounding_of_attention(block: Block) -> Tensor:
@@ -146,8 +138,7 @@ def compare_largest(
     )  # [... query head]
     vectors = block.head_vectors.take_along_dim(source[..., None, None], -3)  # [... query head d]
     part = (weights.unsqueeze(-2) @ vectors).squeeze(-2)
-    with float32_products():
-        moved = block.after_attention(block.attention_output - part)
+    moved = block.after_attention(block.attention_output - part)
     exact = measure(seen_as(moved.unsqueeze(-3)), still.seen)[..., 0, :]  # [... query]
     quick = distances.take_along_dim(source[..., None], -1)[..., 0]
     scale = exact + 8 * still.error(exact[..., None], distance)[..., 0] / allowed
@@ -222,12 +213,10 @@ def view_of(block: Block, *, standardize: bool) -> View:
 
 
 def allowed_for(block: Block) -> float:
-    """How far a distance may be from that of the modules themselves, by the precision of the call and by the user's TF32."""
-    precision = settings().precision if block.x.device.type != "cpu" else "float32"
-    if precision == "float32" and block.eps == EPS[torch.float64]:
+    """How far a distance may be from that of the modules themselves, by their number type and by the user's TF32."""
+    if block.eps == EPS[torch.float64]:
         return ALLOWED["float64"]
-    coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32
-    return max(ALLOWED[precision], ALLOWED["tf32"] if coarse else 0.0)
+    return ALLOWED["tf32" if block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "float32"]
 
 
 def with_rounding(scores: Tensor, error: Tensor, attention: Tensor, *, first: int) -> tuple[Tensor, dict[str, Tensor]]:

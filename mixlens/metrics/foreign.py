@@ -13,12 +13,13 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.wrong_kinds import wrong_kinds_in_one_line
-from ..methods._attribution import ATTRIBUTIONS, AttributionMethod, known
 from ..scoring.asking import METHOD_NAME
 from ..scoring.maps import known as known_maps
 from ..scoring.notices import notices_in
 from ..scoring.provenance import provenance
 from ..scoring.questions import Question
+from ..scoring.registry import ATTRIBUTIONS, AttributionMethod
+from ..scoring.registry import known_attributions as known
 from ..types import Attribution, Trace
 
 PAPER = "scores given from outside"
@@ -265,4 +266,4 @@ def method_of(name: str, function: Scorer) -> AttributionMethod:
         return values.to(question.model.dtype), {"foreign": origin, "signed": True}
 
     scored.__doc__ = inspect.getdoc(function) or PAPER
-    return AttributionMethod(name, scored, PAPER, ("paper",), "?", "logit", has_target, False)
+    return AttributionMethod(name, scored, PAPER, ("paper",), "?", "logit", has_target, False, signed=True)

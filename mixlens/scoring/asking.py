@@ -44,6 +44,13 @@ class MethodRequest:
         return not self.is_map and _attributions()[self.name].needs_target
 
     @property
+    def signed(self) -> bool:
+        """Whether scores below zero have a meaning: for and against a target, or more and less."""
+        from .registry import any_method
+
+        return any_method(self.name).is_signed(self.variant, self.options)
+
+    @property
     def has_layers(self) -> bool:
         """Whether the method scores the input of a single layer too."""
         return self.is_map or _attributions()[self.name].layers
@@ -94,7 +101,7 @@ def parse_method(written: Written) -> MethodRequest:
 
 def _refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
     """A method as written gives one map."""
-    from ..methods._mixing import refuse_all_heads
+    from .registry import refuse_all_heads
 
     refuse_all_heads(name, options)
 

@@ -14,19 +14,17 @@ from ..base.budget import is_out_of_memory
 from ..base.errors import InputError, MixlensError, ModelError, is_integer, unknown_method
 from ..base.rounding import working_dtype
 from ..base.wrong_kinds import wrong_kinds_in_one_line
-from ..methods._attribution import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known
-from ..methods._mixing import refuse_all_heads
 from ..model.model import Model
 from ..types import Attribution, Map, Trace
 from .aggregate import find, rolled_row, without_special
 from .completeness import warn_where_open
 from .differentiable import differentiable
-from .maps import known as known_maps
-from .maps import listed, mix
+from .maps import listed, mix, through_quantized
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
-from .scoring import through_quantized
+from .registry import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known_maps, refuse_all_heads
+from .registry import known_attributions as known
 from .sequences import followed, own_prediction, usual_score
 from .targets import Target, TargetName, resolve
 
@@ -290,6 +288,7 @@ def _info(call: Call, question: Question) -> dict[str, Any]:
         "paper": method.paper,
         "variant": call.arguments.get("variant", method.variants[0]),
         "options": {key: value for key, value in call.arguments.items() if key != "variant"},
+        "signed": method.is_signed(call.arguments.get("variant"), call.arguments),
         "target": None if target is None else target.name,
         "score": None if target is None else target.score,
         "query": question.query,

@@ -191,7 +191,7 @@ def head_of(request: MethodRequest, head: str | None) -> MethodRequest:
     """A method with the head of --head: a number counted from 1, or all. A method without heads is refused."""
     if head is None:
         return request
-    from ..methods._mixing import method
+    from .registry import method
 
     method(request.name)  # an attribution to a prediction has no map
     if head != "all" and not (head.isdecimal() and int(head) > 0):

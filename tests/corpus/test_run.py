@@ -26,7 +26,7 @@ from mixlens.model import rows as model_rows
 from mixlens.model import user_code
 from mixlens.runs.corpus import maps, shards
 from mixlens.runs.corpus import worker as work
-from mixlens.scoring import scoring
+from mixlens.scoring import maps as scoring_maps
 from mixlens.scoring.maps import known as known_maps
 from mixlens.types import Example
 
@@ -463,7 +463,7 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `mix` does: what was kept of weights is made anew, and no row goes to the errors."""
-    own, refused, anew = scoring.Scorer.maps, [], []
+    own, refused, anew = scoring_maps.Scorer.maps, [], []
 
     def maps(self: Any, traces: Any) -> Any:
         if not anew:
@@ -472,7 +472,7 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(
         return own(self, traces)
 
     lens = mixlens.load("agreement")
-    monkeypatch.setattr(scoring.Scorer, "maps", maps)
+    monkeypatch.setattr(scoring_maps.Scorer, "maps", maps)
     monkeypatch.setattr(lens.kept, "forget", lambda: anew.append(1))
     made = go(["The keys [MASK] rusty.", "The dog [MASK] here."], tmp_path / "run", model=lens, methods=["alti"])
     assert (made.rows, made.errors, len(refused)) == (2, 0, 1)

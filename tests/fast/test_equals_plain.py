@@ -17,9 +17,9 @@ import mixlens
 from mixlens import fast, layer
 from mixlens.fast.block import Block as FastBlock
 from mixlens.fast.parts import Parts as FastParts
-from mixlens.fast.together import stack
 from mixlens.layer.block import STAGES
 from mixlens.methods.value_zeroing import cosine, euclidean
+from mixlens.scoring.batches import stacked
 from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
@@ -114,7 +114,7 @@ def test_every_verb_is_compared() -> None:
 def test_every_verb_of_a_block_is_the_plain_one(case: str) -> None:
     loose = 1e-5 if case in ROUNDED_NORMS else 1e-9
     traces = loaded(case).trace(input_ids=[ids(6), ids(4, seed=1)])
-    batch = stack([trace.layers[1] for trace in traces])
+    batch = stacked([trace.layers[1] for trace in traces])
     for one in (traces[0].layers[1], batch):
         quick, plain = FastBlock(one, 1), layer.Block(one, 1)
         for name, verb in BLOCK_VERBS.items():

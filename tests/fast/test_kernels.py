@@ -240,25 +240,6 @@ def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | Non
     assert not fewer or -(-sources // fewer) * max(1, each) > room  # one tile less would not do
 
 
-def test_what_is_set_for_a_block_ends_with_it() -> None:
-    before = torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk
-
-    def fails() -> None:
-        with budget.setting(chunk=3), budget.products_in("tf32"):
-            assert (torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk) == (
-                True,
-                "tf32",
-                3,
-            )
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert (torch.backends.cuda.matmul.allow_tf32, budget.settings().precision, budget.settings().chunk) == before
-    with budget.products_in("float32"):
-        assert torch.backends.cuda.matmul.allow_tf32 == before[0]
-
-
 def test_the_compiled_loops_are_used_for_float32_without_a_gradient() -> None:
     if kernels._module("cpu") is plain:
         pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +11,12 @@ import torch
 from torch import nn
 
 from mixlens import fast
-from mixlens.fast import shared, together, zeroing
+from mixlens.fast import zeroing
 from mixlens.layer import norms, weights
 from mixlens.layer.norms import Chain, FrozenNorm
 from mixlens.model.offload import HOOK
-from mixlens.types import LayersOf, LayerTrace
+from mixlens.scoring import batches
+from mixlens.types import LayerTrace, cut
 
 CPU = torch.device("cpu")
 
@@ -61,30 +61,6 @@ def test_the_block_of_one_layer_and_of_several(monkeypatch: pytest.MonkeyPatch) 
     assert fast.block_of([layer], 3) == ("fast", (3,), {"scratch": None})
 
 
-def test_neighbours_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(places: list[Any], most: int) -> list[tuple[int, int]]:
-        monkeypatch.setattr(together, "_place", lambda layer: layer)
-        return [(one.start, one.stop) for one in together.neighbours(places, most)]
-
-    assert told([1, 1, 1, 1, 1], 2) == [(0, 2), (2, 4), (4, 5)]
-    assert told([1, 1, 1], 5) == [(0, 3)]
-    assert told([1, 1, 2, 2], 5) == [(0, 2), (2, 4)]
-    assert told([None, None, 1, 1], 5) == [(0, 1), (1, 2), (2, 4)]
-    assert told([1, 1, 1], 1) == [(0, 1), (1, 2), (2, 3)]
-
-
-def test_where_layers_are_scored_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cpu = layer_of(2)
-    assert together._place(on_cpu) is None
-    on_gpu: Any = SimpleNamespace(
-        parts=SimpleNamespace(output="module"), output=SimpleNamespace(device=torch.device("cuda"))
-    )
-    for away, packed, place in ((False, False, torch.device("cuda")), (True, False, None), (False, True, None)):
-        monkeypatch.setattr(together, "is_away", lambda module, away=away: away)
-        monkeypatch.setattr(together, "is_packed", lambda module, packed=packed: packed)
-        assert together._place(on_gpu) == place
-
-
 def test_how_many_layers_at_once() -> None:
     def layer(n: int, width: int, batch: int = 1, device: str = "cuda", query: Any = True) -> Any:
         heads = SimpleNamespace(shape=(batch, 4, n, 8))
@@ -100,153 +76,38 @@ def test_how_many_layers_at_once() -> None:
         return SimpleNamespace(input=states, query=heads if query else None, weights=None if query else heads)
 
     room = 2 << 26
-    assert together.together_at_once(layer(10, 64, device="cpu"), 12) == 1
-    assert together.together_at_once(layer(1024, 64), 99) == room // (4 * 1024 * 1024)
-    assert together.together_at_once(layer(64, 4096), 99) == min(99, room // (4 * 64 * 4096))
-    assert together.together_at_once(layer(512, 64, batch=8, query=False), 99) == room // (4 * 8 * 512 * 512)
-    assert together.together_at_once(layer(10, 64), 12) == 12
-    assert together.together_at_once(layer(8192, 64, batch=4), 12) == 1
+    assert batches.together_at_once(layer(10, 64, device="cpu"), 12) == 1
+    assert batches.together_at_once(layer(1024, 64), 99) == room // (4 * 1024 * 1024)
+    assert batches.together_at_once(layer(64, 4096), 99) == min(99, room // (4 * 64 * 4096))
+    assert batches.together_at_once(layer(512, 64, batch=8, query=False), 99) == room // (4 * 8 * 512 * 512)
+    assert batches.together_at_once(layer(10, 64), 12) == 12
+    assert batches.together_at_once(layer(8192, 64, batch=4), 12) == 1
 
 
 def test_rows_of_a_batch() -> None:
     whole = layer_of(4, 3, mask=numbered(1, 1, 4, 4))
     for rows in ([0, 1], [1, 2], [2, 0], [1]):
-        made = together.of_rows(whole, rows, 3)
+        made = cut(whole, rows, 3)
         assert torch.equal(made.input, whole.input[rows][:, :3])
         assert torch.equal(made.value, whole.value[rows][:, :, :3])
         assert torch.equal(made.mask, whole.mask[..., :3, :3])  # type: ignore[index, arg-type]
-    assert together._neighbouring([1, 2]) == slice(1, 3)
-    assert together._neighbouring([2, 1]) == [2, 1]
-    assert together._neighbouring([1, 3]) == [1, 3]
 
 
 def test_traces_put_together() -> None:
     short, long = layer_of(2), layer_of(3, mask=torch.tensor([[True, False, True]] * 3))
-    made = together.stack([short, long])
+    made = batches.stacked([short, long])
     assert made.input.shape == (2, 3, 3)
     assert made.input[0].tolist() == [*short.input.tolist(), short.input[-1].tolist()]
     assert torch.equal(made.value[1], long.value)
     assert made.mask.tolist() == [[[[True, True, False]] * 3], [[[True, False, True]] * 3]]  # type: ignore[union-attr]
     added = layer_of(2, mask=torch.zeros(1, 2, 2))
     lowest = torch.finfo(torch.float32).min
-    padded = together.stack([added, layer_of(3, mask=torch.zeros(1, 3, 3))]).mask
+    padded = batches.stacked([added, layer_of(3, mask=torch.zeros(1, 3, 3))]).mask
     assert padded[0].tolist() == [[[0.0, 0.0, lowest]] * 3]  # type: ignore[index]
     weighted = [layer_of(n, weights=torch.full((2, n, n), 0.5)) for n in (2, 3)]
-    both = together.stack(weighted)
+    both = batches.stacked(weighted)
     assert both.mask is None
     assert both.weights[0, 0].tolist() == [[0.5, 0.5, 0.0]] * 3  # type: ignore[index]
-
-
-# --- blocks that calls share --------------------------------------------------------------------------------------------------
-
-
-def test_bytes_of_a_block() -> None:
-    assert shared._bytes(layer_of(5)) == ((2 + 3) * 25 + 6 * 5 * 3) * 4
-    half = layer_of(5, input=numbered(5, 3).half())
-    assert shared._bytes(half) == ((2 + 3) * 25 + 12 * 5 * 3) * 4
-    double = layer_of(5, input=numbered(5, 3).double(), query=None, weights=torch.zeros(7, 5, 5))
-    assert shared._bytes(double) == ((7 + 3) * 25 + 6 * 5 * 3) * 8
-
-
-def test_the_store_keeps_the_last_traces_within_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "BUDGET", 10)
-    store: Any = {key: (None, SimpleNamespace(size=size)) for key, size in ((1, 4), (2, 3), (3, 3))}
-    shared._shrink(store)
-    assert list(store) == [1, 2, 3]
-    store[4] = (None, SimpleNamespace(size=2))
-    shared._shrink(store)
-    assert list(store) == [2, 3, 4]
-    kept: Any = SimpleNamespace(blocks=None)
-    assert shared._store(kept) is kept.blocks is shared._store(kept)
-
-
-def trace_of(n: int = 2, depth: int = 2) -> Any:
-    import threading
-
-    layers = LayersOf([layer_of(n, 1) for _ in range(depth)], 0, n)
-    kept = SimpleNamespace(blocks=None, lock=threading.Lock())
-    return SimpleNamespace(layers=layers, model=SimpleNamespace(kept=kept))
-
-
-def test_calls_on_one_trace_share_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = trace_of()
-    size = 2 * shared._bytes(trace.layers[0])
-    first = shared.shared_blocks(trace)
-    assert first is not None
-    assert (first.size, first.calls, first.busy) == (size, 1, True)
-    assert shared.shared_blocks(trace) is None  # another call reads them
-    first.end_call()
-    assert shared.shared_blocks(trace) is first
-    assert first.calls == 2
-    store = trace.model.kept.blocks
-    assert list(store) == [id(trace.layers)]
-    del trace.layers
-    gc.collect()
-    assert store == {}
-    other = trace_of()
-    monkeypatch.setattr(shared, "BUDGET", size)
-    assert shared.shared_blocks(other) is not None
-    monkeypatch.setattr(shared, "BUDGET", size - 1)
-    assert shared.shared_blocks(trace_of()) is None
-    plain = trace_of()
-    plain.layers = list(plain.layers)
-    monkeypatch.setattr(shared, "BUDGET", size)
-    assert shared.shared_blocks(plain) is None
-
-
-def test_a_block_is_kept_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-
-    class Block(SimpleNamespace):
-        def __init__(self, layer: Any, index: int, *, scratch: Any, keeps_attention: bool):
-            super().__init__(
-                layer=layer, index=index, scratch=scratch, keeps=keeps_attention, watched=[], compared={"x": 1}
-            )
-            self.attention, self.values = torch.zeros(1), torch.zeros(1)
-            made.append(self)
-
-        def watch(self, module: Any) -> None:
-            self.watched.append(module)
-
-    monkeypatch.setattr(shared, "Block", Block)
-    layer: Any = SimpleNamespace(weights=None, value=torch.zeros(1))
-    monkeypatch.setattr(shared, "_is_countable", lambda layer: layer != "uncounted")
-    monkeypatch.setattr(shared, "_modules", lambda layer: ["norm"])
-    blocks: Any = shared.SharedBlocks(shared.AT_ONCE)
-    first = blocks.block(layer, 0, {"s": 1})
-    assert (first.keeps, first.watched, list(blocks.blocks)) == (True, ["norm"], [0])
-    again = blocks.block(layer, 0, {"t": 2})
-    assert again is first
-    assert (again.scratch, again.compared) == ({"t": 2}, {})
-    assert not blocks.block("uncounted", 1, {}).keeps
-    first.projection = first.rounding = "large"
-    blocks.end_call()
-    assert (first.scratch, hasattr(first, "projection"), hasattr(first, "rounding"), list(blocks.blocks)) == (
-        {},
-        False,
-        False,
-        [0],
-    )
-    first.attention.add_(1)
-    blocks.end_call()
-    assert blocks.blocks == {}
-    large: Any = shared.SharedBlocks(shared.AT_ONCE + 1)
-    for calls, keeps in ((0, False), (1, False), (2, True)):
-        large.calls = calls
-        assert large.block(layer, 0, {}).keeps is keeps
-
-
-def test_modules_whose_changes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = ("output", "norm_on_attention", "norm_after_attention", "norm_on_mlp", "norm_after_mlp")
-    parts = SimpleNamespace(**{name: f"a {name}" for name in places})
-    layer: Any = SimpleNamespace(parts=parts)
-    assert shared._modules(layer) == [f"a {name}" for name in places]
-    parts.norm_on_mlp = None
-    assert len(shared._modules(layer)) == 4
-    for away, states, told in ((False, {}, True), (True, {}, False), (False, {"a norm_after_mlp": None}, False)):
-        monkeypatch.setattr(shared, "is_away", lambda module, away=away: away)
-        monkeypatch.setattr(shared, "module_state", lambda module, states=states: states.get(module, 1))
-        assert shared._is_countable(layer) is told
 
 
 # --- norms held still -----------------------------------------------------------------------------------------------------

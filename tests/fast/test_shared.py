@@ -15,7 +15,7 @@ import mixlens
 from mixlens.base.errors import ModelError
 from mixlens.fast import shared
 from mixlens.fast.block import Block
-from mixlens.scoring.maps import METHODS
+from mixlens.scoring.registry import METHODS
 
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
 

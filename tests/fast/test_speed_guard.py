@@ -27,7 +27,7 @@ import mixlens
 from mixlens.base.budget import AUTOMATIC
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
-from mixlens.scoring.maps import METHODS
+from mixlens.scoring.registry import METHODS
 
 N, D, H, M, LAYERS = 128, 256, 4, 256, 2
 E = D // H

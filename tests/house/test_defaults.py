@@ -36,8 +36,6 @@ DEFAULTS = """
     fast.parts.Parts.nearer: shift=0.0
     fast.zeroing.without: few=False
     fast.zeroing.moved_without_each: few=False, cosine=False
-    methods._attribution.attribution: needs_target=True, layers=False, peer=False
-    methods._mixing.mixing: distribution=True, signed=False, whole=False, stacks=False
     methods.attcat.cat: mask_special=True
     methods.attcat.attcat: mask_special=True
     methods.attcat.attention_x_grad: relu=False

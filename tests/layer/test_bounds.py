@@ -21,8 +21,8 @@ from mixlens.base import budget, rounding
 from mixlens.base.errors import InputError, ModelError
 from mixlens.base.optional import installing, optional
 from mixlens.fast import block as fast_block
+from mixlens.fast.cuda_graphs import TOKENS
 from mixlens.layer.proof import Proof
-from mixlens.scoring import maps
 from mixlens.scoring.asking import every_layer, layers_of, parse_method
 from mixlens.scoring.notices import notices_of, off_sum
 
@@ -50,31 +50,14 @@ def test_a_tile_has_the_size_of_the_device_unless_the_call_says_otherwise() -> N
     assert budget.tile_elements(torch.device("cuda"), 2) == 2 << 26
     with budget.setting(chunk=5):
         assert budget.tile_elements(CPU, 3) == 5
-        with budget.setting(precision="tf32"):
-            assert budget.settings() == budget.Settings(chunk=5, precision="tf32")
+        with budget.setting(wide=True):
+            assert budget.settings() == budget.Settings(chunk=5, wide=True)
         seen: list[Any] = []
         thread = threading.Thread(target=lambda: seen.append(budget.settings()))
         thread.start()
         thread.join()
         assert seen == [budget.Settings()]  # a thread has settings of its own
     assert budget.settings() == budget.Settings()
-
-
-def test_tf32_is_as_it_was_after_the_block() -> None:
-    flags = torch.backends.cuda.matmul
-    for before in (False, True):
-        flags.allow_tf32 = before
-        try:
-            for precision, allowed in (("float32", before), ("tf32", True), ("bfloat16", True)):
-                with budget.products_in(precision):
-                    assert flags.allow_tf32 == allowed
-                    assert budget.settings().precision == precision
-                    with budget.exact_products():
-                        assert not flags.allow_tf32
-                    assert flags.allow_tf32 == allowed
-                assert flags.allow_tf32 == before
-        finally:
-            flags.allow_tf32 = False
 
 
 def test_which_errors_say_that_memory_ran_out() -> None:
@@ -119,14 +102,15 @@ def test_a_gap_is_that_of_the_worst_token() -> None:
         rounding.apart(torch.zeros(2, 2), None, torch.zeros(2, 3))
 
 
-def test_products_have_the_digits_of_tf32_on_a_gpu_alone() -> None:
+def test_products_have_the_digits_of_tf32_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     digits = rounding.digits_of_products
     here, there = SimpleNamespace(is_cuda=False), SimpleNamespace(is_cuda=True)
     for allowed in (False, True):
-        with budget.tf32(allowed):
-            assert digits(here, torch.float32) == torch.float32  # type: ignore[arg-type]
-            assert digits(there, torch.float64) == torch.float64  # type: ignore[arg-type]
-            assert digits(there, torch.float32) == (torch.float16 if allowed else torch.float32)  # type: ignore[arg-type]
+        flags = SimpleNamespace(matmul=SimpleNamespace(allow_tf32=allowed))
+        monkeypatch.setattr(torch.backends, "cuda", flags)
+        assert digits(here, torch.float32) == torch.float32  # type: ignore[arg-type]
+        assert digits(there, torch.float64) == torch.float64  # type: ignore[arg-type]
+        assert digits(there, torch.float32) == (torch.float16 if allowed else torch.float32)  # type: ignore[arg-type]
     assert [
         rounding.working_dtype(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     ] == [*(torch.float64, torch.float32, torch.float32, torch.float32)]
@@ -182,14 +166,13 @@ def test_only_short_batches_on_a_gpu_are_kept_whole() -> None:
     def texts(count: int, tokens: int) -> Any:
         return [SimpleNamespace(input_ids=[0] * (tokens - number)) for number in range(count)]
 
-    assert not maps.fits_whole(model("cpu"), texts(1, 4))
-    assert maps.fits_whole(model("cuda"), texts(1, 4))
-    assert maps.fits_whole(model("cuda"), texts(1, maps.TOKENS))
-    assert not maps.fits_whole(model("cuda"), texts(1, maps.TOKENS + 1))
-    assert not maps.fits_whole(model("cuda"), texts(2, maps.TOKENS // 2 + 1))  # by the longest of the batch
-    width = maps.WHOLE // (8 * 2 * 4 * 4)  # eight tensors a layer of two layers, four tokens of four bytes
-    assert maps.fits_whole(model("cuda", width), texts(1, 4))
-    assert not maps.fits_whole(model("cuda", width + 1), texts(1, 4))
+    assert fast.fits_whole(model("cuda"), texts(1, 4))
+    assert fast.fits_whole(model("cuda"), texts(1, TOKENS))
+    assert not fast.fits_whole(model("cuda"), texts(1, TOKENS + 1))
+    assert not fast.fits_whole(model("cuda"), texts(2, TOKENS // 2 + 1))  # by the longest of the batch
+    width = fast.WHOLE // (8 * 2 * 4 * 4)  # eight tensors a layer of two layers, four tokens of four bytes
+    assert fast.fits_whole(model("cuda", width), texts(1, 4))
+    assert not fast.fits_whole(model("cuda", width + 1), texts(1, 4))
 
 
 @needs_fast
@@ -247,7 +230,7 @@ def test_answers_of_modules_are_kept_as_long_as_there_is_room(
 @needs_fast
 def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decomposed for other calls is free before the layer is scored again in pieces."""
-    from mixlens.scoring.maps import METHODS
+    from mixlens.scoring.registry import METHODS
 
     model = mixlens.load(hf_model("bert"))
     trace = model.trace(input_ids=ids(6))
@@ -339,8 +322,7 @@ def test_an_extra_is_installed_from_the_clone_where_there_is_one(
         ("alti", {"chunk": True}, "chunk is a number"),
         ("alti", {"chunk": 1.5}, "chunk is a number"),
         ("alti", {"chunk": "9"}, "chunk is a number"),
-        ("alti", {"precision": "float16"}, "unknown precision 'float16'"),
-        ("alti", {"precision": 3}, "unknown precision 3"),
+        ("alti", {"precision": "tf32"}, "has no option 'precision'"),
         (b"alti", {}, "a method is a name"),
         (7, {}, "a method is a name"),
         ([], {}, "no method was asked for"),
@@ -380,7 +362,7 @@ def test_the_smallest_chunk_gives_the_same_scores() -> None:
 
 @pytest.mark.parametrize("layer", [0, 2])
 def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.scoring.maps import METHODS
+    from mixlens.scoring.registry import METHODS
 
     assert "alti" in mixlens.methods()  # the registry is filled when it is first asked
     used, calls = METHODS["alti"], iter(range(99))
@@ -395,17 +377,6 @@ def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypa
     monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
     with pytest.raises(mixlens.MixlensError, match=f"method 'alti' gave a score that is not finite in layer {layer}"):
         mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "alti")
-
-
-def test_scores_that_rounding_may_move_are_noted_by_the_largest() -> None:
-    from mixlens.scoring.scoring import Scorer
-
-    def notes(error: Any) -> Any:
-        return Scorer.remarks(SimpleNamespace(notes=["first"]), {} if error is None else {"rounding_error": error})  # type: ignore[arg-type]
-
-    assert notes(None) == {"notes": ["first"]}
-    assert notes(torch.tensor([1e-12, 1e-12])) == {"notes": ["first"]}
-    assert notes(torch.tensor([1e-12, 0.5]))["notes"][1].startswith("rounding may move a score by 5e-01 of its row")
 
 
 # --- modules as they are asked ----------------------------------------------------------------------------------------

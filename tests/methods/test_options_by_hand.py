@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mixlens.methods._attribution import known
 from mixlens.scoring.maps import known as known_maps
+from mixlens.scoring.registry import known_attributions as known
 
 LINE = {
     "rule": "gauss_legendre",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from conftest import hf_model, ids, loaded
+from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.scoring.scoring import shares
 from mixlens.types import LayersOf
+
+shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])

@@ -16,10 +16,10 @@ from test_cli import SENTENCE, refuse, run
 from torch import nn
 
 import mixlens
-from mixlens.fast.together import neighbours
 from mixlens.model.families import find
 from mixlens.model.offload import own_copy
 from mixlens.scoring.attributions import known as attributions
+from mixlens.scoring.batches import neighbours
 from mixlens.scoring.maps import known as maps
 from mixlens.scoring.provenance import model_fingerprint
 

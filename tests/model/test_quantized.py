@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from conftest import CONFIGURATIONS, DISTINCT, QUICK, hf_model, ids, randomise
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 import mixlens
 from mixlens.fast.block import Block
@@ -21,7 +23,8 @@ from mixlens.layer.weights import asked_weight, linear_weight, widened
 from mixlens.scoring.attributions import known as attributions
 from mixlens.scoring.maps import known as maps
 from mixlens.scoring.provenance import model_fingerprint
-from mixlens.scoring.scoring import shares
+
+shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
 MAPS = [name for name in maps() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}

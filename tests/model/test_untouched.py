@@ -13,9 +13,9 @@ from conftest import DISTINCT, QUICK, hf_model, ids
 from torch import nn
 
 import mixlens
-from mixlens.methods._attribution import known as known_attributions
 from mixlens.model.passes import modules_of
 from mixlens.scoring.maps import known
+from mixlens.scoring.registry import known_attributions
 
 
 def hooks_of(model: nn.Module) -> dict[str, Any]:

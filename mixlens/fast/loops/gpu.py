@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...base.budget import settings
 from . import map_kernels, plain, zeroing_kernels
 from .plain import Norms
 
@@ -95,7 +94,7 @@ def inner(values: Tensor, metric: Tensor) -> Tensor:
     count, layers = out[..., 0, 0, 0].numel(), metric[..., 0, 0, 0, 0].numel()
     map_kernels.inner_kernel[(triton.cdiv(keys, TUNED["inner"]["BK"]), heads, count)](
         *(values.contiguous(), metric.contiguous(), out, heads, keys, e, count // layers),
-        HOW="tf32x3" if settings().precision == "float32" else "tf32",
+        HOW="tf32x3",
         ONE=e <= 64,
         BE=max(16, min(64, power_of_two(e))),
         **TUNED["inner"],
@@ -251,7 +250,6 @@ def turned(
     beta: Tensor | None,
     centred: bool,
     output: Tensor,
-    precision: str,
     split: bool,
     elements: int,
 ) -> Tensor:
@@ -266,7 +264,7 @@ def turned(
     pairs = [one.mT.contiguous() for one in (ratio, reciprocal, size)]  # [key query]
     groups = [[one.contiguous() for one in group] for group in (sources, reads, constants)]
     of_product = [one for group in groups for one in (group[0], group[-1])]
-    second = SecondProduct.of(down, split=split, coarse=precision == "bfloat16")
+    second = SecondProduct.of(down, split=split)
     scores = torch.empty(queries, keys, device=attention.device, dtype=torch.float32)
     step = max(1, min(keys, elements // (queries * hidden)))
     blocks = power_of_two(width)
@@ -284,7 +282,7 @@ def turned(
             ACT=activation,
             GATED=len(sources) > 1,
             SPLIT=split,
-            HOW="tf32x3" if precision == "float32" else "tf32",
+            HOW="tf32x3",
             **tile,
         )
         written, more = second(changes, nothing=weights)
@@ -315,8 +313,8 @@ class SecondProduct:
     low: Tensor | None
 
     @staticmethod
-    def of(down: Tensor, *, split: bool, coarse: bool) -> SecondProduct:
-        kind = torch.bfloat16 if split or coarse else torch.float16
+    def of(down: Tensor, *, split: bool) -> SecondProduct:
+        kind = torch.bfloat16 if split else torch.float16
         high = down.to(kind).contiguous()
         if not split:
             return SecondProduct(high, None)

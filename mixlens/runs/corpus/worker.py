@@ -24,8 +24,7 @@ from ...model.predict import predictions, refuse_generation
 from ...scoring.aggregate import find, rolled_row, rolled_rows
 from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
 from ...scoring.attributions import attribute_each
-from ...scoring.maps import method, mix
-from ...scoring.scoring import Call, Scorer, fresh
+from ...scoring.maps import Call, Scorer, fresh, method, mix
 from ...types import Attribution, Chat, Example, Map, Trace
 from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
@@ -115,7 +114,7 @@ class Worker:
 
     def _call(self, group: Sequence[str]) -> Call:
         shared = self.requests[group[0]]
-        return Call([self.requests[name].name for name in group], shared.variant, None, "float32", shared.options)
+        return Call([self.requests[name].name for name in group], shared.variant, None, shared.options)
 
     # - one shard
 
@@ -355,7 +354,7 @@ def _cut(row: InputRow, model: Model, room: int) -> InputRow:
 
 
 def _reads_single_layers(call: Call) -> bool:
-    return not call.query and not any(used.whole for used, _ in call.chosen.values())
+    return not call.query and not any(used.whole for used in call.methods.values())
 
 
 def _score_layer(scorers: Sequence[Scorer], index: int, layer: Any) -> None:
