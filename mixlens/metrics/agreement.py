@@ -13,7 +13,7 @@ from ..base.errors import InputError
 from ..scoring.aggregate import bare
 from ..scoring.attributions import attribute
 from ..types import Attribution, Map, Trace
-from .arguments import VARIANTS, Array, Scores, array, one_of, pair, scipy_stats, vector
+from .arguments import VARIANTS, Array, Marks, Scores, array, one_of, pair, scipy_stats, vector
 from .intervals import Interval, mean_with_interval
 from .registry import metric
 
@@ -49,7 +49,7 @@ def _unit(side: Array) -> Array:
     return centred
 
 
-@metric(paper=ABNAR, needs=("scores", "reference"), better="higher", variants=("paper", "released"))
+@metric(paper=ABNAR, needs=("scores", "reference"), better="higher", variants=VARIANTS)
 def spearman(scores: Scores, reference: Scores, *, variant: str = "paper") -> float:
     """Spearman's rank correlation with a reference attribution, tied tokens sharing their average rank.
 
@@ -138,13 +138,9 @@ def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array
 
     The rows of causal models end at their own token: what no one may look at is no agreement. NaN where a row is constant.
     """
-    a, b = _alike(scores, reference)
+    a, b, seen = _alike(scores, reference)
     measure = correlation(how)
-    n = a.shape[-1]
-    ends = [i + 1 if scores.info.get("causal") else n for i in range(n)]
-    return np.array(
-        [[measure(x[i, :end], y[i, :end]) for i, end in enumerate(ends)] for x, y in zip(a, b, strict=True)]
-    )
+    return np.array([[measure(x[i, row], y[i, row]) for i, row in enumerate(seen)] for x, y in zip(a, b, strict=True)])
 
 
 @metric(paper=GLOBENC, needs=("map", "reference"), better="higher")
@@ -154,25 +150,24 @@ def map_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array
     Unlike `row_agreement` it sees how large one row is beside the others. In causal models the entries that no token may
     look at are left out. NaN where a map is constant.
     """
-    a, b = _alike(scores, reference)
+    a, b, seen = _alike(scores, reference)
     measure = correlation(how)
-    n = a.shape[-1]
-    seen = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
     return np.array([measure(x[seen], y[seen]) for x, y in zip(a, b, strict=True)])
 
 
-def _alike(scores: Map, reference: Map) -> tuple[Array, Array]:
-    """Two maps of the same model and tokens, [layer query key] each."""
-    a, b = (array(side, name, 3) for side, name in ((scores, "scores"), (reference, "reference")))
+def _alike(scores: Map, reference: Map) -> tuple[Array, Array, Marks]:
+    """Two maps of the same model and tokens, [layer query key] each; and where a query may look, [query key]."""
+    a, b = array(scores, "scores", 3), array(reference, "reference", 3)
     if a.shape != b.shape or scores.tokens != reference.tokens:
         raise InputError(f"the maps are of shapes {a.shape} and {b.shape}; both must be of the same model and tokens.")
-    return a, b
+    n = a.shape[-1]
+    return a, b, np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
 
 
 # --- between models ---------------------------------------------------------------------------------------------------
 
 
-@metric(paper=ALTI, needs=("models",), better="higher", variants=("paper", "released"))
+@metric(paper=ALTI, needs=("models",), better="higher", variants=VARIANTS)
 def model_agreement(
     first: Sequence[Scores],
     second: Sequence[Scores],
@@ -204,15 +199,11 @@ def seed_agreement(
     models: Mapping[str, Sequence[Scores]], *, predictions: Mapping[str, Sequence[Any]] | None = None, **options: Any
 ) -> dict[tuple[str, str], Interval]:
     """`model_agreement` of every two of several models (seeds of one, say), by their names."""
-    return {
-        (a, b): model_agreement(
-            models[a],
-            models[b],
-            predictions=None if predictions is None else (predictions[a], predictions[b]),
-            **options,
-        )
-        for a, b in combinations(models, 2)
-    }
+    found = {}
+    for a, b in combinations(models, 2):
+        predicted = None if predictions is None else (predictions[a], predictions[b])
+        found[a, b] = model_agreement(models[a], models[b], predictions=predicted, **options)
+    return found
 
 
 # --- ranks of single tokens -------------------------------------------------------------------------------------------
@@ -230,7 +221,7 @@ def normalized_ranks(scores: Scores, *, variant: str = "paper") -> Array:
     return (ranks(values) - 1) / (n - 1) if n > 1 else np.full(1, np.nan)
 
 
-@metric(paper=ALTI, needs=("scores",), better="neither", variants=("paper", "released"))
+@metric(paper=ALTI, needs=("scores",), better="neither", variants=VARIANTS)
 def special_token_ranks(
     scores: Attribution, *, punctuation: Sequence[str] = PUNCTUATION, variant: str = "paper"
 ) -> dict[str, float]:

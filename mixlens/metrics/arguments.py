@@ -15,6 +15,7 @@ from ..types import Attribution, Map
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
+Numbers = Sequence[float] | NDArray[Any]
 VARIANTS = ("paper", "released")
 Scores = Attribution | Tensor | np.ndarray | Sequence[float]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..base.errors import InputError, checked_seed, nearest
 from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..scoring.arithmetic import SHARED
 from ..types import Attribution
-from .intervals import Interval, mean_with_interval
+from .intervals import mean_with_interval
 
 BY = ("token", "word")
 Grouping = str | Callable[[str], str | None]
@@ -31,105 +31,63 @@ def mean(
     first, `mixlens.mean([a.normalize("share") for a in results], by="word")`.
     """
     checked_seed(seed)
-    several = _several(results)
-    tokens, values = _values(several, by)
+    several = list(results) if isinstance(results, Iterable) else [results]
+    if not several:
+        raise InputError("there is nothing to average: no attributions were given.")
+    for one in several:
+        if not isinstance(one, Attribution):
+            raise InputError(f"mean takes a list of attributions, not of {type(one).__name__}.")
+    first, same = several[0], by == "token"
+    if same:
+        for number, one in enumerate(several):
+            if one.tokens != first.tokens:
+                raise InputError(
+                    f"number {number} is of other tokens than the first. Give by='word' for the mean over texts."
+                )
+        tokens, values = first.tokens, torch.stack([one.scores.double() for one in several]).T.tolist()
+    else:
+        tokens, values = _groups(several, by)
     intervals = [mean_with_interval(one, confidence=confidence, seed=seed, how="studentised") for one in values]
-    first = several[0]
-    same = by == "token"
+    info: dict[str, Any] = {
+        key: first.info[key]
+        for key in SHARED
+        if key in first.info and all(one.info.get(key) == first.info[key] for one in several)
+    }
+    if "score" not in info:
+        info.pop("target", None)
+    info |= {"signed": True, "unit": "group" if callable(by) else by}
+    info["mean"] = {"results": len(several), "confidence": confidence, "interval": "studentised"}
+    for name in ("low", "high"):
+        info[name] = torch.tensor([getattr(one, name) for one in intervals], dtype=torch.float64)
+    info["n"] = torch.tensor([one.n for one in intervals])
     return Attribution(
         torch.tensor([one.mean for one in intervals], dtype=torch.float64),
-        tuple(tokens),
-        _method(several),
-        _info(several, intervals, "group" if callable(by) else by, confidence),
+        tokens,
+        "mean of " + ", ".join(dict.fromkeys(one.method for one in several)),
+        info,
         first.special if same else (False,) * len(tokens),
         first.words if same else tuple((token, (i,)) for i, token in enumerate(tokens)),
     )
 
 
-def _several(results: Any) -> list[Attribution]:
-    several = list(results) if isinstance(results, Iterable) else [results]
-    if not several:
-        raise InputError("there is nothing to average: no attributions were given.")
-    for one in several:
-        _refuse_other(one)
-    return several
-
-
-def _refuse_other(one: Any) -> None:
-    if not isinstance(one, Attribution):
-        raise InputError(f"mean takes a list of attributions, not of {type(one).__name__}.")
-
-
-def _values(several: Sequence[Attribution], by: Grouping) -> tuple[Sequence[str], list[list[float]]]:
-    """What the means are of, and for each its values."""
-    return _by_token(several) if by == "token" else _by_group(several, _grouping(by))
-
-
-def _grouping(by: Any) -> Callable[[str], str | None]:
-    if callable(by):
-        return by
-    if by != "word":
-        raise InputError(f"by is 'token', 'word' or a function of a word, not {by!r:.40}. {nearest(str(by), BY)}")
-    return str.lower
-
-
-def _by_token(several: Sequence[Attribution]) -> tuple[Sequence[str], list[list[float]]]:
-    tokens = several[0].tokens
-    for number, one in enumerate(several):
-        if one.tokens != tokens:
-            raise InputError(
-                f"number {number} is of other tokens than the first. Give by='word' for the mean over texts."
-            )
-    return tokens, torch.stack([one.scores.double() for one in several]).T.tolist()
-
-
-def _by_group(
-    several: Sequence[Attribution], name_of: Callable[[str], str | None]
-) -> tuple[list[str], list[list[float]]]:
+def _groups(several: list[Attribution], by: Any) -> tuple[tuple[str, ...], list[list[float]]]:
     """The groups, the largest mean first, and for each the sums of the texts that have it."""
+    if not callable(by) and by != "word":
+        raise InputError(f"by is 'token', 'word' or a function of a word, not {by!r:.40}. {nearest(str(by), BY)}")
+    name_of = by if callable(by) else str.lower
     found: dict[str, list[float]] = {}
     for one in several:
-        for name, value in _sums(one, name_of).items():
+        words = one if one.words is None else one.by_word()
+        sums: dict[str, float] = {}
+        for i, (token, score) in enumerate(zip(words.tokens, words.scores.tolist(), strict=True)):
+            name = None if words.special and words.special[i] else name_of(token)
+            if name is not None:
+                sums[name] = sums.get(name, 0.0) + score
+        for name, value in sums.items():
             found.setdefault(name, []).append(value)
     if not found:
         raise InputError(
             "no word is left to average: all are special, or the function gives None for every one of them."
         )
     order = sorted(found, key=lambda name: (-abs(float(np.mean(found[name]))), name))
-    return order, [found[name] for name in order]
-
-
-def _sums(result: Attribution, name_of: Callable[[str], str | None]) -> dict[str, float]:
-    """The sum of the scores of each group in one text."""
-    words = result if result.words is None else result.by_word()
-    sums: dict[str, float] = {}
-    for i, (token, score) in enumerate(zip(words.tokens, words.scores.tolist(), strict=True)):
-        name = None if words.special and words.special[i] else name_of(token)
-        if name is not None:
-            sums[name] = sums.get(name, 0.0) + score
-    return sums
-
-
-def _method(several: Sequence[Attribution]) -> str:
-    """The mean of one method, or of several."""
-    return "mean of " + ", ".join(dict.fromkeys(one.method for one in several))
-
-
-def _same_facts(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts that hold of every result."""
-    first = infos[0]
-    return {key: first[key] for key in SHARED if key in first and all(info.get(key) == first[key] for info in infos)}
-
-
-def _info(
-    several: Sequence[Attribution], intervals: Sequence[Interval], unit: str, confidence: float
-) -> dict[str, Any]:
-    same = _same_facts([one.info for one in several])
-    if "score" not in same:
-        same.pop("target", None)
-    facts = {
-        name: torch.tensor([getattr(one, name) for one in intervals], dtype=torch.float64) for name in ("low", "high")
-    }
-    counts = torch.tensor([one.n for one in intervals])
-    mean_of = {"results": len(several), "confidence": confidence, "interval": "studentised"}
-    return {**same, "signed": True, "unit": unit, "mean": mean_of, **facts, "n": counts}
+    return tuple(order), [found[name] for name in order]

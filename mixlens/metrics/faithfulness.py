@@ -75,10 +75,10 @@ def aopc(
     k % of the tokens that may go, rounded; tied tokens go in their order in the text. `released`: nine steps, k % of all
     tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens.
     """
-    course = _attcat(trace, scores, variant, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
-    logs, counts = _by_tenths(course, percents, replacement, variant)
+    question = {"target": target, "foil": foil, "label": label, "ranking": ranking, "unit": unit}
+    logs, counts = _attcat(trace, scores, variant, percents, replacement, question)
     drops = _drops(logs)
-    return _degradation(logs, counts, [abs(drop) for drop in drops] if variant == "released" else drops)
+    return _degradation(logs, counts, np.abs(drops) if variant == "released" else drops)
 
 
 @metric(paper=ATTCAT, needs=("trace", "scores", "rerun"), better="lower", variants=VARIANTS, cost="12", kind=REMOVING)
@@ -100,9 +100,9 @@ def lodds(
     As `aopc` otherwise. `released`: nine steps, k % of all tokens with the special ones, the gold `label`, no value under
     10 tokens.
     """
-    course = _attcat(trace, scores, variant, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
-    logs, counts = _by_tenths(course, percents, replacement, variant)
-    return _degradation(logs, counts, [float(left - logs[0]) for left in logs[1:]])
+    question = {"target": target, "foil": foil, "label": label, "ranking": ranking, "unit": unit}
+    logs, counts = _attcat(trace, scores, variant, percents, replacement, question)
+    return _degradation(logs, counts, logs[1:] - logs[0])
 
 
 @metric(paper=ERASER, needs=("trace", "scores", "rerun"), better="higher", variants=VARIANTS, cost="7", kind=REMOVING)
@@ -174,18 +174,12 @@ def blank_out_faithfulness(
     they are at hand.
     """
     values = scores_of(trace, scores)
-    question: dict[str, Any] = {
-        "target": target,
-        "foil": foil,
-        "query": query,
-        "unit": unit,
-        "keep_special": keep_special,
-    }
     if blanked is None:
-        blanked = blanked_units(trace, replacement=replacement, absolute=absolute, **question)
+        question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
+        options: dict[str, Any] = {"unit": unit, "replacement": replacement, "absolute": absolute}
+        blanked = blanked_units(trace, keep_special=keep_special, **options, **question)
     units = _compared(trace, unit, keep_special, target=target, query=query)
-    sides = (ranked(by_unit(side, units), ranking) for side in (values, vector(blanked)))
-    return correlation(how)(*sides)
+    return correlation(how)(*(ranked(by_unit(side, units), ranking) for side in (values, vector(blanked))))
 
 
 def blanked_units(
@@ -199,7 +193,8 @@ def blanked_units(
     query: int | str | None = None,
     keep_special: bool = True,
 ) -> Array:
-    """[pos]: p(x) - p(x with a unit blanked) at the first token of each unit, 0 at its others. Of tokens: method `blank_out`."""
+    """[pos]: p(x) - p(x with a unit blanked) at the first token of each unit, 0 at its others. Of tokens: method
+    `blank_out`."""
     question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
     if unit == "token":
         return vector(attribute(trace, "blank_out", replacement=replacement, absolute=absolute, **question))
@@ -219,12 +214,12 @@ def _compared(trace: Trace, unit: str, keep_special: bool, **question: Any) -> l
     return units
 
 
-# --- taking tokens away -----------------------------------------------------------------------------------------------
+# --- taking tokens away ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Course:
-    """A text, the target whose log-probability is measured, and the units that may go, those that the scores rank first first."""
+    """A text, the target whose log-probability is measured, and the units that may go, the highest score first."""
 
     trace: Trace
     target: Target
@@ -263,37 +258,42 @@ def scores_of(trace: Trace, scores: Scores) -> Array:
     return values
 
 
-def _attcat(trace: Trace, scores: Scores, variant: str, **question: Any) -> Course:
-    """The order of AttCAT's metrics: as defined, or as the notebooks of single texts have it.
+def _attcat(
+    trace: Trace,
+    scores: Scores,
+    variant: str,
+    percents: Sequence[int],
+    replacement: Replacement,
+    question: dict[str, Any],
+) -> tuple[Array, Sequence[int]]:
+    """log p of the text as it is, then without more and more of its top units [1 + step]; how many, [step].
 
-    Those of pairs remove [CLS] and [SEP] too, and that of QQP ranks by magnitude.
+    `released` is as the notebooks of single texts have it: nine steps of all n tokens, none for a text under ten; those of pairs
+    remove [CLS] and [SEP] too, and that of QQP ranks by magnitude.
     """
     if one_of("variant", variant, VARIANTS) == "paper":
-        return course_of(trace, scores, **question)
-    if question["label"] is None:
-        raise InputError("variant='released' explains the gold label: give label=.")
-    trace = replace(trace, token_type_ids=None)  # the notebooks pass no segments
-    resolved = resolve(trace, "gold", score="log_probability", label=question["label"])
-    ranking = np.argsort(-scores_of(trace, scores))[:-1].tolist()  # the last token of the order is never looked at
-    return Course(trace, resolved, tuple((i,) for i in ranking if not trace.special[i]))
-
-
-def _by_tenths(
-    course: Course, percents: Sequence[int], replacement: Replacement, variant: str
-) -> tuple[Array, list[int]]:
-    """log p of the text as it is, then without more and more of its top units [1 + step]; how many, [step]."""
-    counts = _released_counts(len(course.trace)) if variant == "released" else rounded(percents, len(course.order))
+        course = course_of(trace, scores, **question)
+        counts = rounded(percents, len(course.order))
+    else:
+        if question["label"] is None:
+            raise InputError("variant='released' explains the gold label: give label=.")
+        trace, n = replace(trace, token_type_ids=None), len(trace)  # the notebooks pass no segments
+        resolved = resolve(trace, "gold", score="log_probability", label=question["label"])
+        order = np.argsort(-scores_of(trace, scores))[:-1].tolist()  # the last token of the order is never looked at
+        course = Course(trace, resolved, tuple((i,) for i in order if not trace.special[i]))
+        counts = np.round(np.linspace(0, 1, 10) * n)[1:].astype(int).tolist() if n >= 10 else []
     return course.logs([course.order[:count] for count in counts], replacement), counts
-
-
-def _released_counts(n: int) -> list[int]:
-    """AttCAT's notebooks: nine steps of all n tokens; a text under ten tokens has none."""
-    return [int(count) for count in np.round(np.linspace(0, 1, 10) * n)[1:]] if n >= 10 else []
 
 
 def rounded(percents: Sequence[int], n: int) -> list[int]:
     """These percents of n units, rounded to whole ones."""
     return [round(percent * n / 100) for percent in _percents(percents)]
+
+
+def _percents(percents: Sequence[int]) -> tuple[int, ...]:
+    if not len(percents) or any(not isinstance(p, int) or not 0 <= p <= 100 for p in percents):
+        raise InputError(f"percents are whole numbers from 0 to 100, at least one of them, not {percents!r}.")
+    return tuple(percents)
 
 
 def _eraser(
@@ -306,19 +306,13 @@ def _eraser(
     return _degradation(logs, [len(removal) for removal in removals], _drops(logs))
 
 
-def _percents(percents: Sequence[int]) -> tuple[int, ...]:
-    if not len(percents) or any(not isinstance(p, int) or not 0 <= p <= 100 for p in percents):
-        raise InputError(f"percents are whole numbers from 0 to 100, at least one of them, not {percents!r}.")
-    return tuple(percents)
-
-
-def _drops(logs: Array) -> list[float]:
+def _drops(logs: Array) -> Array:
     """p(whole) - p(changed), from their logarithms."""
-    return [float(drop) for drop in np.exp(logs[0]) - np.exp(logs[1:])]
+    drops: Array = np.exp(logs[0]) - np.exp(logs[1:])
+    return drops
 
 
-def _degradation(logs: Array, counts: Sequence[int], points: Sequence[float]) -> Degradation:
-    left = tuple(float(p) for p in np.exp(logs[1:]))
-    return Degradation(
-        float(np.mean(points)) if points else np.nan, float(np.exp(logs[0])), tuple(counts), left, tuple(points)
-    )
+def _degradation(logs: Array, counts: Sequence[int], points: Array) -> Degradation:
+    whole, *left = np.exp(logs).tolist()
+    value = float(points.mean()) if len(points) else np.nan
+    return Degradation(value, whole, tuple(counts), tuple(left), tuple(points.tolist()))

@@ -68,26 +68,51 @@ def _refuse_values(values: Tensor, n: int, signed: bool) -> None:
         raise InputError(f"signed=False, and score {place} is {float(values[place]):.4g}. Give signed=True.")
 
 
-# --- what other tools give ------------------------------------------------------------------------------------------------
+# --- what other tools give ----------------------------------------------------------------------------------------
 
 
 def aligned(trace: Trace | Sequence[str], scores: Any, output: int | None = None) -> tuple[Tensor, dict[str, Any]]:
     """[pos], and where the scores come from."""
     tokens = list(trace.tokens if isinstance(trace, Trace) else map(str, trace))
-    for fits, read in READERS:
-        if fits(scores):
-            return read(trace, tokens, scores, output)
-    return _of_numbers(tokens, scores, {"from": _type_name(scores)})
+    if isinstance(scores, Attribution):
+        _refuse_other_tokens(tokens, scores.tokens, "the attribution")
+        return scores.scores.double(), {"from": f"mixlens {scores.method}"}
+    pairs = list(scores.items()) if isinstance(scores, Mapping) else scores
+    if isinstance(pairs, list | tuple) and pairs and all(map(_is_pair, pairs)):
+        return _of_pairs(trace, tokens, pairs)
+    values: Any = scores
+    origin: dict[str, Any] = {"from": type(scores).__name__}
+    if _has(scores, "values base_values data"):  # shap: [n], [n, output], or the same behind an axis of one text
+        values, origin = _array(scores.values), {"from": "shap.Explanation"}
+        values = values[0] if len(values) == 1 and len(tokens) != 1 else values
+        if values.ndim == 2:
+            values = values[:, _chosen(output, values.shape[1], "shap's outputs")]
+        origin |= {} if output is None else {"output": output}
+    elif _has(scores, "target_attributions source_attributions"):  # inseq: [token, written token], maybe a last axis
+        of_target = scores.source_attributions is None
+        values = _array(scores.target_attributions if of_target else scores.source_attributions)
+        values = np.moveaxis(values, 1, 0)[_chosen(output, values.shape[1], "the written tokens")]
+        values = np.nan_to_num(values[: len(tokens)], nan=0.0)  # tokens behind the written one have no score
+        origin = {"from": f"inseq.{type(scores).__name__}", "output": output}
+    elif _has(scores, "tokens scores explainer"):
+        _refuse_other_tokens(tokens, scores.tokens, "ferret")
+        values, origin = scores.scores, {"from": f"ferret {scores.explainer}"}
+    elif type(scores).__module__ != "builtins":
+        origin = {"from": f"{type(scores).__module__.partition('.')[0]}.{type(scores).__name__}"}
+    return _of_numbers(tokens, _array(values), origin)
 
 
-def _type_name(scores: Any) -> str:
-    kind = type(scores)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+def _has(scores: Any, names: str) -> bool:
+    return all(hasattr(scores, name) for name in names.split())
 
 
-def _of_numbers(tokens: Sequence[str], scores: Any, origin: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+def _is_pair(given: Any) -> bool:
+    """A name and what belongs to it."""
+    return isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[0], str)
+
+
+def _of_numbers(tokens: Sequence[str], values: Any, origin: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
     """Numbers for each token, or vectors, which are summed."""
-    values = _array(scores)
     while values.ndim > 1 and len(values) == 1 and len(tokens) != 1:
         values = values[0]
     if values.ndim == 2 and len(values) == len(tokens):
@@ -95,8 +120,8 @@ def _of_numbers(tokens: Sequence[str], scores: Any, origin: dict[str, Any]) -> t
         values = values.sum(-1)
     if values.shape != (len(tokens),):
         raise InputError(
-            f"there are {len(tokens)} tokens ({' '.join(tokens)!r:.120}) and scores of the shape {list(values.shape)}. Give one "
-            "for each token, or (word, score) pairs."
+            f"there are {len(tokens)} tokens ({' '.join(tokens)!r:.120}) and scores of the shape "
+            f"{list(values.shape)}. Give one for each token, or (word, score) pairs."
         )
     return torch.from_numpy(values), origin
 
@@ -112,36 +137,12 @@ def _array(scores: Any) -> Any:
         ) from None
 
 
-def _same_tokens(tokens: Sequence[str], theirs: Sequence[Any], tool: str) -> None:
+def _refuse_other_tokens(tokens: Sequence[str], theirs: Sequence[Any], tool: str) -> None:
     names = [str(token) for token in theirs]
-    if names != list(tokens):
+    if names != tokens:
         raise InputError(
             f"{tool}'s tokens are not those of the trace: {' '.join(names)!r:.120} and {' '.join(tokens)!r:.120}."
         )
-
-
-def _is_attribution(scores: Any) -> bool:
-    return isinstance(scores, Attribution)
-
-
-def _of_attribution(
-    trace: Any, tokens: list[str], scores: Attribution, output: int | None
-) -> tuple[Tensor, dict[str, Any]]:
-    _same_tokens(tokens, scores.tokens, "the attribution")
-    return scores.scores.double(), {"from": f"mixlens {scores.method}"}
-
-
-def _is_shap(scores: Any) -> bool:
-    return hasattr(scores, "values") and hasattr(scores, "base_values") and hasattr(scores, "data")
-
-
-def _of_shap(trace: Any, tokens: list[str], scores: Any, output: int | None) -> tuple[Tensor, dict[str, Any]]:
-    """values [n], [n, output], or the same behind an axis of one text."""
-    values = _array(scores.values)
-    values = values[0] if len(values) == 1 and len(tokens) != 1 else values
-    if values.ndim == 2:
-        values = values[:, _chosen(output, values.shape[1], "shap's outputs")]
-    return _of_numbers(tokens, values, {"from": "shap.Explanation", **({} if output is None else {"output": output})})
 
 
 def _chosen(output: int | None, count: int, what: str) -> int:
@@ -150,82 +151,27 @@ def _chosen(output: int | None, count: int, what: str) -> int:
     return output
 
 
-def _is_inseq(scores: Any) -> bool:
-    return hasattr(scores, "target_attributions") and hasattr(scores, "source_attributions")
+def _of_pairs(trace: Any, tokens: list[str], pairs: Sequence[Any]) -> tuple[Tensor, dict[str, Any]]:
+    """Words in their order, each with a score that its tokens share. Special tokens may be left out: their score is 0.
 
-
-def _of_inseq(trace: Any, tokens: list[str], scores: Any, output: int | None) -> tuple[Tensor, dict[str, Any]]:
-    """[prefix token, written token], and maybe a last axis that is summed; tokens behind the written one have no score."""
-    of_target = scores.source_attributions is None
-    values = _array(scores.target_attributions if of_target else scores.source_attributions)
-    column = np.moveaxis(values, 1, 0)[_chosen(output, values.shape[1], "the written tokens")]
-    shorter = np.nan_to_num(column[: len(tokens)], nan=0.0)
-    return _of_numbers(tokens, shorter, {"from": f"inseq.{type(scores).__name__}", "output": output})
-
-
-def _is_ferret(scores: Any) -> bool:
-    return hasattr(scores, "tokens") and hasattr(scores, "scores") and hasattr(scores, "explainer")
-
-
-def _of_ferret(trace: Any, tokens: list[str], scores: Any, output: int | None) -> tuple[Tensor, dict[str, Any]]:
-    _same_tokens(tokens, scores.tokens, "ferret")
-    return _of_numbers(tokens, scores.scores, {"from": f"ferret {scores.explainer}"})
-
-
-def _is_pairs(scores: Any) -> bool:
-    given = list(scores.items()) if isinstance(scores, Mapping) else scores
-    return isinstance(given, list | tuple) and bool(given) and all(map(_is_pair, given))
-
-
-def _is_pair(given: Any) -> bool:
-    """A name and what belongs to it."""
-    return isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[0], str)
-
-
-def _of_pairs(trace: Any, tokens: list[str], scores: Any, output: int | None) -> tuple[Tensor, dict[str, Any]]:
-    """Words in their order, each with a score that its tokens share. Special tokens may be left out: their score is 0."""
-    pairs = list(scores.items()) if isinstance(scores, Mapping) else list(scores)
-    wanted = _named_units(_units(trace, tokens), [word for word, _ in pairs])
+    They name the words without special tokens, all words, the tokens without special ones, or all tokens: the first of these
+    lists that has their names. Capitals do not count.
+    """
+    special = trace.special if isinstance(trace, Trace) and trace.special else (False,) * len(tokens)
+    words: list[Unit] = list(trace.words or ()) if isinstance(trace, Trace) else []
+    single: list[Unit] = [(token, (i,)) for i, token in enumerate(tokens)]
+    lists: list[list[Unit]] = []
+    for units in (words, single):
+        lists += [[unit for unit in units if not all(special[i] for i in unit[1])], units] if units else []
+    names = [name.lower() for name, _ in pairs]
+    wanted = next((units for units in lists if [word.lower() for word, _ in units] == names), None)
+    if wanted is None:
+        given, told = (" ".join(name for name, _ in some) for some in (pairs, lists[0]))
+        raise InputError(f"the words do not fit the text: {given!r:.120} were given, and its words are {told!r:.120}.")
     values = torch.zeros(len(tokens), dtype=torch.float64)
     for (_, positions), (_, score) in zip(wanted, pairs, strict=True):
         values[list(positions)] = float(_array(score)) / len(positions)
     return values, {"from": "pairs of words and scores", "words": len(pairs)}
-
-
-def _named_units(units: Sequence[list[Unit]], names: Sequence[str]) -> list[Unit]:
-    """The first of the lists of words that has these names; capitals do not count."""
-    wanted = next(
-        (some for some in units if [word.lower() for word, _ in some] == [name.lower() for name in names]), None
-    )
-    if wanted is None:
-        told = " ".join(word for word, _ in units[0])
-        raise InputError(
-            f"the words do not fit the text: {' '.join(names)!r:.120} were given, and its words are {told!r:.120}."
-        )
-    return wanted
-
-
-def _units(trace: Any, tokens: list[str]) -> list[list[Unit]]:
-    """What pairs may name, in order: the words without special tokens, all words, the tokens without special ones, all tokens."""
-    special = trace.special if isinstance(trace, Trace) and trace.special else (False,) * len(tokens)
-    words = list(trace.words or ()) if isinstance(trace, Trace) else []
-    single: list[Unit] = [(token, (i,)) for i, token in enumerate(tokens)]
-    lists = [units for units in (words, single) if units]
-    return [some for units in lists for some in (_without_special(units, special), units)]
-
-
-def _without_special(units: Sequence[Unit], special: Sequence[bool]) -> list[Unit]:
-    return [unit for unit in units if not all(special[i] for i in unit[1])]
-
-
-Reader = tuple[Callable[[Any], bool], Callable[[Any, list[str], Any, int | None], tuple[Tensor, dict[str, Any]]]]
-READERS: tuple[Reader, ...] = (
-    (_is_attribution, _of_attribution),
-    (_is_shap, _of_shap),
-    (_is_inseq, _of_inseq),
-    (_is_ferret, _of_ferret),
-    (_is_pairs, _of_pairs),
-)
 
 
 # --- functions as methods -------------------------------------------------------------------------------------------------
@@ -236,7 +182,12 @@ def as_methods(functions: Mapping[str, Scorer]) -> Iterator[None]:
     """While the block runs, each function `trace -> scores` is a method of this name. One that has a parameter `target` gets what
     is explained (a `Target`) and counts as a method that explains a class or a word."""
     for name, function in functions.items():
-        _refuse_name(name, function)
+        if not callable(function):
+            raise InputError(f"a method from outside is a function of a trace, not {function!r:.60}.")
+        if not METHOD_NAME.fullmatch(name):
+            raise InputError(f"a method's name is of letters, digits, '_', '-' and spaces, not {name!r:.60}.")
+        if name in known() or name in known_maps():
+            raise InputError(f"there is a method {name!r} already. Give yours another name.")
     try:
         for name, function in functions.items():
             ATTRIBUTIONS[name] = method_of(name, function)
@@ -244,15 +195,6 @@ def as_methods(functions: Mapping[str, Scorer]) -> Iterator[None]:
     finally:
         for name in functions:
             ATTRIBUTIONS.pop(name, None)
-
-
-def _refuse_name(name: str, function: Any) -> None:
-    if not callable(function):
-        raise InputError(f"a method from outside is a function of a trace, not {function!r:.60}.")
-    if not METHOD_NAME.fullmatch(name):
-        raise InputError(f"a method's name is of letters, digits, '_', '-' and spaces, not {name!r:.60}.")
-    if name in known() or name in known_maps():
-        raise InputError(f"there is a method {name!r} already. Give yours another name.")
 
 
 def method_of(name: str, function: Scorer) -> AttributionMethod:

@@ -98,7 +98,13 @@ def norm_outliers(model: Model, *, sigma: float = 3.0) -> tuple[NormOutliers, ..
     """For each layer: the outlier weights (at least `sigma` standard deviations off) of its first and second norm, and
     how the two norms' weights correlate: negative where the second undoes what the first enlarged. See `norm_weights`.
     """
-    return tuple(_outliers_of(layer, *weights, sigma) for layer, weights in norm_weights(model).items())
+    found = []
+    for layer, (first, second) in norm_weights(model).items():
+        one, other = outliers(first, sigma=sigma), outliers(second, sigma=sigma)
+        either, shared = sorted({*one, *other}), tuple(sorted({*one} & {*other}))
+        at_either = float(linear(first[either], second[either])) if either else np.nan
+        found.append(NormOutliers(layer, one, other, shared, float(linear(first, second)), at_either))
+    return tuple(found)
 
 
 def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
@@ -108,9 +114,12 @@ def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
     """
     weights = {}
     for index, parts in enumerate(model.parts):
-        first, second = (_norm([getattr(parts, place) for place in places]) for places in (FIRST, SECOND))
-        if first is not None and second is not None and first is not second:
-            weights[index] = _weights(model, first), _weights(model, second)
+        norms = []  # the first of these places of the layer that holds a norm
+        for places in (FIRST, SECOND):
+            modules: list[nn.Module | None] = [getattr(parts, place) for place in places]
+            norms += [one for one in modules if one is not None and not isinstance(one, nn.Identity)][:1]
+        if len(norms) == 2 and norms[0] is not norms[1]:
+            weights[index] = _weights(model, norms[0]), _weights(model, norms[1])
     if not weights:
         raise InputError(
             f"no layer of {model.name!r} has two norms to compare, one at attention and one at the feed-forward."
@@ -118,24 +127,11 @@ def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
     return weights
 
 
-def _outliers_of(layer: int, first: Array, second: Array, sigma: float) -> NormOutliers:
-    """The outliers of the weights of two norms, [d] each."""
-    one, other = outliers(first, sigma=sigma), outliers(second, sigma=sigma)
-    either, shared = sorted({*one, *other}), tuple(sorted({*one} & {*other}))
-    at_either = float(linear(first[either], second[either])) if either else np.nan
-    return NormOutliers(layer, one, other, shared, float(linear(first, second)), at_either)
-
-
 def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
     """The features whose weight lies at least `sigma` standard deviations from the mean of all; none where all are equal."""
     values = array(weights, "weights", 1)
     distance = np.abs(values - values.mean())
     return tuple(int(i) for i in np.flatnonzero((distance >= sigma * values.std()) & (distance > 0)))
-
-
-def _norm(modules: list[nn.Module | None]) -> nn.Module | None:
-    """The first of these places of a layer that holds a norm."""
-    return next((module for module in modules if module is not None and not isinstance(module, nn.Identity)), None)
 
 
 def _weights(model: Model, norm: nn.Module) -> Array:

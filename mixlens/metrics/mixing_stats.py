@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..base.errors import InputError
 from ..scoring.aggregate import find
@@ -39,12 +38,11 @@ def mixing_ratio(scores: Map) -> Array:
 def own_share(scores: Map) -> Array:
     """[layer query]: the share of a position's own token in its row. NaN where a row sums to 0."""
     values = array(scores, "scores", 3)
-    total = values.sum(-1)
-    return _ratio(np.diagonal(values, axis1=-2, axis2=-1), total)
+    return _ratio(np.diagonal(values, axis1=-2, axis2=-1), values.sum(-1))
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
-def not_own_top(scores: Map) -> NDArray[np.float64]:
+def not_own_top(scores: Map) -> Array:
     """[layer query]: 1 where some other token contributes more than the position's own, else 0. Its mean over positions is
     the share of tokens that are not their own main contributor. A tie with the own token counts for it."""
     values = array(scores, "scores", 3)
@@ -54,45 +52,38 @@ def not_own_top(scores: Map) -> NDArray[np.float64]:
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def share_by_distance(
     scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES, per_token: bool = False
-) -> NDArray[np.float64]:
+) -> Array:
     """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
     as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are none."""
     values = array(scores, "scores", 3)
-    others = np.where(np.eye(values.shape[-1], dtype=bool), 0, values).sum(-1)
-    columns = []
-    for within in _within(scores, groups):
-        count = within.sum(-1)
-        summed = _ratio(np.where(within, values, 0).sum(-1), others)
-        columns.append(np.where(count > 0, summed / np.where(per_token, np.maximum(count, 1), 1), np.nan))
-    return np.stack(columns, -1)
+    shares = _ratio(values, np.where(np.eye(values.shape[-1], dtype=bool), 0, values).sum(-1, keepdims=True))
+    return _by_distance(scores, shares, groups, mean=per_token)
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
-def mean_by_distance(scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES) -> NDArray[np.float64]:
+def mean_by_distance(scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES) -> Array:
     """[layer query group]: the mean share in a position's row of the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and
     more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""
     values = array(scores, "scores", 3)
-    shares = _ratio(values, values.sum(-1, keepdims=True))
-    return np.stack([_mean_within(shares, within) for within in _within(scores, groups)], -1)
+    return _by_distance(scores, _ratio(values, values.sum(-1, keepdims=True)), groups, mean=True)
 
 
-def _mean_within(shares: Array, within: NDArray[np.bool_]) -> Array:
-    """[layer query]: the mean of [layer query key] over the keys in `within` [query key]."""
-    count = within.sum(-1)
-    return np.where(count > 0, np.where(within, shares, 0).sum(-1) / np.maximum(count, 1), np.nan)
-
-
-def _within(scores: Map, groups: Sequence[tuple[int, int | None]]) -> list[NDArray[np.bool_]]:
-    """[query key] for each group of distances: which keys are that far from the query, and may be seen."""
+def _by_distance(scores: Map, shares: Array, groups: Sequence[tuple[int, int | None]], *, mean: bool) -> Array:
+    """[layer query group]: the sum or mean of [layer query key] over the keys that far from the query which it may see."""
     n = len(scores.tokens)
     distance = np.abs(np.arange(n)[:, None] - np.arange(n))
     allowed = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
+    columns = []
     for first, last in groups:
         if first < 1 or (last is not None and last < first):
             raise InputError(
                 f"a group of distances is (first, last) with 1 <= first <= last, or last None; not {(first, last)}."
             )
-    return [allowed & (distance >= first) & (distance <= (n if last is None else last)) for first, last in groups]
+        within = allowed & (distance >= first) & (distance <= (n if last is None else last))
+        count = within.sum(-1)
+        taken = np.where(within, shares, 0).sum(-1) / (np.maximum(count, 1) if mean else 1)
+        columns.append(np.where(count > 0, taken, np.nan))
+    return np.stack(columns, -1)
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")
@@ -101,19 +92,17 @@ def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None 
     before to `reach` behind, as shares of its row. NaN where the text has ended."""
     values = array(scores, "scores", 3)
     row = values[:, find(scores.tokens, query)]
-    middle = _separator(scores) if centre is None else find(scores.tokens, centre)
+    if centre is None:
+        behind = [i for i, special in enumerate(scores.special) if special and i > 0]
+        if not behind:
+            raise InputError("the text has no special token behind its first. Say the centre: an index, or a token.")
+        middle = behind[0]
+    else:
+        middle = find(scores.tokens, centre)
     places = np.arange(middle - reach, middle + reach + 1)
     inside = (places >= 0) & (places < values.shape[-1])
     taken = _ratio(row[:, places.clip(0, values.shape[-1] - 1)], row.sum(-1, keepdims=True))
     return np.where(inside, taken, np.nan)
-
-
-def _separator(scores: Map) -> int:
-    """The first special token behind the first position."""
-    behind = [i for i, special in enumerate(scores.special) if special and i > 0]
-    if not behind:
-        raise InputError("the text has no special token behind its first. Say the centre: an index, or a token.")
-    return behind[0]
 
 
 def by_tag(
@@ -124,21 +113,6 @@ def by_tag(
     `tags` has one entry for every token of every example: its part of speech (`inputs.tags_at`), "special" or not;
     None leaves a token out. Texts are resampled, not tokens.
     """
-    _refuse_unequal(values, tags)
-    columns = np.concatenate([np.asarray(value, dtype=np.float64) for value in values], -1)  # [layer token]
-    names = [tag for row in tags for tag in row]
-    text = np.repeat(np.arange(len(values)), [len(row) for row in tags])
-
-    def intervals(tag: Hashable) -> tuple[Interval, ...]:
-        is_tag = np.array([name == tag for name in names])
-        options: dict[str, Any] = {"groups": text[is_tag], "confidence": confidence, "seed": seed}
-        return tuple(mean_with_interval(layer[is_tag], **options) for layer in columns)
-
-    return {tag: intervals(tag) for tag in dict.fromkeys(names) if tag is not None}
-
-
-def _refuse_unequal(values: Sequence[Array], tags: Sequence[Sequence[Hashable | None]]) -> None:
-    """Each example has [layer query] values and one tag for each query."""
     if len(values) != len(tags) or not values:
         raise InputError(
             f"there are values for {len(values)} examples and tags for {len(tags)}. Give both for each, at least one."
@@ -148,6 +122,16 @@ def _refuse_unequal(values: Sequence[Array], tags: Sequence[Sequence[Hashable | 
             raise InputError(
                 f"example {number}: values of shape {np.shape(value)} need one tag for each query, and have {len(row)}."
             )
+    columns = np.concatenate([np.asarray(value, dtype=np.float64) for value in values], -1)  # [layer token]
+    names = [tag for row in tags for tag in row]
+    text = np.repeat(np.arange(len(values)), [len(row) for row in tags])
+    found = {}
+    for tag in dict.fromkeys(names):
+        is_tag = np.array([name == tag for name in names])
+        options: dict[str, Any] = {"groups": text[is_tag], "confidence": confidence, "seed": seed}
+        if tag is not None:
+            found[tag] = tuple(mean_with_interval(layer[is_tag], **options) for layer in columns)
+    return found
 
 
 def quantile_with_interval(
@@ -164,20 +148,18 @@ def quantile_with_interval(
     A resample gives every group a count. Its quantile is the smallest value at which the summed counts reach the share.
     """
     names, number = np.unique(np.asarray(groups), return_inverse=True)
+    n, exact, std = len(names), float(np.quantile(values, share)), float(np.std(values))
+    if n < 2:
+        return Interval(exact, np.nan, np.nan, n, std, confidence)
     order = np.argsort(values, kind="stable")
-    exact, ordered, text = float(np.quantile(values, share)), np.asarray(values)[order], number[order]
-    if len(names) < 2:
-        return Interval(exact, np.nan, np.nan, len(names), float(np.std(values)), confidence)
-    generator, n = np.random.default_rng(seed), len(names)
-    draws = (generator.multinomial(n, np.full(n, 1 / n))[text].cumsum() for _ in range(resamples))
-    found = ordered[[_first_at(counts, share) for counts in draws]]
+    ordered, text = np.asarray(values)[order], number[order]
+    generator, found = np.random.default_rng(seed), []
+    for _ in range(resamples):
+        counts = generator.multinomial(n, np.full(n, 1 / n))[text].cumsum()
+        place = int(np.searchsorted(counts, max(1, share * counts[-1])))
+        found.append(ordered[min(place, len(counts) - 1)])  # the last where all counts are 0
     low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(exact, float(low), float(high), n, float(np.std(values)), confidence)
-
-
-def _first_at(counts: NDArray[np.int64], share: float) -> int:
-    """The first place at which running counts reach a share of their total; the last place where they are all 0."""
-    return min(int(np.searchsorted(counts, max(1, share * counts[-1]))), len(counts) - 1)
+    return Interval(exact, float(low), float(high), n, std, confidence)
 
 
 def by_layer(values: Sequence[Array], *, confidence: float = 0.95, seed: int = 0) -> tuple[Interval, ...]:

@@ -70,17 +70,15 @@ def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None, rankin
 
     ERASER takes k from the mean length of a dataset's rationales.
     """
-    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
-    if not marked.any():
-        return Match(np.nan, np.nan, np.nan)
+    chosen, marked = _chosen(scores, rationale, k, ranking)
     both = int((chosen & marked).sum())
-    return _match(both / max(int(chosen.sum()), 1), both / int(marked.sum()))
+    return _match(both, int(chosen.sum()), int(marked.sum()))
 
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
 def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None, ranking: str = "signed") -> float:
     """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
-    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
+    chosen, marked = _chosen(scores, rationale, k, ranking)
     return float((chosen & marked).sum() / (chosen | marked).sum()) if marked.any() else np.nan
 
 
@@ -89,12 +87,13 @@ def rationale_iou_f1(
     scores: Scores, rationale: Any, *, k: int | None = None, threshold: float = 0.5, ranking: str = "signed"
 ) -> Match:
     """ERASER's IoU F1: runs of chosen tokens count as found where they overlap a marked run by `threshold` or more."""
-    chosen, marked = _chosen(ranked(scores, ranking), rationale, k)
-    if not marked.any():
-        return Match(np.nan, np.nan, np.nan)
-    chosen_runs, marked_runs = runs(chosen), runs(marked)
-    hits = sum(max(_overlap(run, other) for other in marked_runs) >= threshold for run in chosen_runs)
-    return _match(hits / max(len(chosen_runs), 1), hits / len(marked_runs))
+    chosen, marked = (runs(side) for side in _chosen(scores, rationale, k, ranking))
+    hits = 0
+    for start, end in chosen:
+        both = [max(0, min(end, other[1]) - max(start, other[0])) for other in marked]
+        wholes = [end - start + other[1] - other[0] for other in marked]
+        hits += any(b / (whole - b) >= threshold for b, whole in zip(both, wholes, strict=True))
+    return _match(hits, len(chosen), len(marked))
 
 
 def runs(chosen: Marks) -> list[tuple[int, int]]:
@@ -122,17 +121,17 @@ def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> Pre
     return PrecisionAtK(count, end - start + 1, k, count / (end - start + 1), count / taken)
 
 
-def _chosen(scores: Scores, rationale: Any, k: int | None) -> tuple[Marks, Marks]:
-    values = vector(scores)
+def _chosen(scores: Scores, rationale: Any, k: int | None, ranking: str) -> tuple[Marks, Marks]:
+    """The k highest scores, and what was marked."""
+    values = ranked(scores, ranking)
     marked = marks(rationale, len(values), "rationale")
     return top_marks(values, int(marked.sum()) if k is None else k), marked
 
 
-def _match(precision: float, recall: float) -> Match:
+def _match(hits: int, chosen: int, marked: int) -> Match:
+    """Hits among what was chosen, and among what was marked; NaN where nothing was marked."""
+    if not marked:
+        return Match(np.nan, np.nan, np.nan)
+    precision, recall = hits / max(chosen, 1), hits / marked
     total = precision + recall
     return Match(precision, recall, 2 * precision * recall / total if total else 0.0)
-
-
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
-    both = max(0, min(a[1], b[1]) - max(a[0], b[0]))
-    return both / (a[1] - a[0] + b[1] - b[0] - both)

@@ -61,17 +61,32 @@ def online_code(
     random labels compress to 1.44, and none to over 3.19.
     """
     one_of("variant", variant, VARIANTS)
-    x, y, classes, order = _examples(features, labels, seed)
-    n = len(y)
+    x = torch.from_numpy(array(features, "features", 2)).float()
+    n = len(x)
+    if len(labels) != n:
+        raise InputError(
+            f"there are features of {n} examples and {len(labels)} labels. Give one label for each example."
+        )
+    names, numbers = np.unique(np.asarray(labels), return_inverse=True)
+    if len(names) < 2:
+        raise InputError(
+            f"all labels are {str(names[0])!r}: there is nothing to code. Give labels of two or more kinds."
+        )
+    order = np.random.default_rng(seed).permutation(n)  # a code that is sent in portions must not be sorted
+    x, y = x[order], torch.from_numpy(numbers)[order]
     portions = blocks(n, percents, variant=variant)
-    spent = np.zeros(n)
-    spent[: portions[0][0]] = np.log2(classes)
+    uniform = np.full(n, np.log2(len(names)))
+    spent = np.where(np.arange(n) < portions[0][0], uniform, 0)
     with torch.random.fork_rng(devices=[]):
         for number, (train, start, end) in enumerate(portions):
             torch.manual_seed(seed + number)
-            code = _released_code if variant == "released" else _code
-            spent[start:end] = code(x[:train], y[:train], x[start:end], y[start:end], classes, epochs, patience)
-    uniform = np.full(n, np.log2(classes))
+            if variant == "released":
+                spent[start:end] = _released_code(x[:train], y[:train], x[start:end], y[start:end], len(names))
+            elif train >= FEWEST:
+                some = x[:train], y[:train], x[start:end], y[start:end]
+                spent[start:end] = _code(*some, len(names), epochs, patience)
+            else:
+                spent[start:end] = uniform[start:end]
     compression = statistic_with_interval(
         lambda i: uniform[i].sum() / spent[i].sum(), n, confidence=confidence, seed=seed
     )
@@ -88,12 +103,8 @@ def blocks(n: int, percents: Sequence[float], *, variant: str = "paper") -> list
     if len(percents) < 2 or not rising or percents[0] <= 0 or percents[-1] != 100:
         raise InputError(f"percents rise from above 0 to 100, such as {VOITA}; given: {tuple(percents)}.")
     cuts = [round(n * percent / 100) for percent in percents]
-    if variant == "released":
-        return _released_blocks(n, percents, cuts)
-    return [(a, a, b) for a, b in pairwise(sorted({max(1, cut) for cut in cuts}))]
-
-
-def _released_blocks(n: int, percents: Sequence[float], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
+    if variant != "released":
+        return [(a, a, b) for a, b in pairwise(sorted({max(1, cut) for cut in cuts}))]
     sizes = [int(np.floor(n * (b - a) / 100)) for a, b in pairwise(percents)]
     if min(cuts[0], *sizes) < 1:
         raise InputError(f"{n} examples are too few: variant='released' needs one or more in every portion. Give more.")
@@ -105,23 +116,6 @@ def compression(losses: Sequence[float], *, n: int, classes: int, first: int, va
     `released` adds nats to bits."""
     nats = array(losses, "losses", 1).sum()
     return float(n * np.log2(classes) / (first * np.log2(classes) + nats / (np.log(2) if variant == "paper" else 1)))
-
-
-def _examples(features: Any, labels: Sequence[Any], seed: int) -> tuple[Tensor, Tensor, int, Any]:
-    """Features and labels in one random order, the number of classes, and the order: a code that is sent in portions must not
-    be sorted."""
-    x = torch.from_numpy(array(features, "features", 2)).float()
-    if len(labels) != len(x):
-        raise InputError(
-            f"there are features of {len(x)} examples and {len(labels)} labels. Give one label for each example."
-        )
-    names, numbers = np.unique(np.asarray(labels), return_inverse=True)
-    if len(names) < 2:
-        raise InputError(
-            f"all labels are {str(names[0])!r}: there is nothing to code. Give labels of two or more kinds."
-        )
-    order = np.random.default_rng(seed).permutation(len(x))
-    return x[order], torch.from_numpy(numbers)[order], len(names), order
 
 
 def _probe(width: int, classes: int) -> nn.Sequential:
@@ -136,8 +130,6 @@ def _code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, ep
     p(y_1 ... y_t) = sum_e w_e prod_s p_e(y_s): all epochs e code together, each as heavy as it did well so far, first on the
     held-out examples and then on the labels already sent. The probe begins as the uniform code, so that is one of them.
     """
-    if len(x) < FEWEST:
-        return np.full(len(y_next), np.log2(classes))
     probe = _probe(x.shape[1], classes)
     for weights in probe[-1].parameters():
         nn.init.zeros_(weights)
@@ -145,7 +137,11 @@ def _code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, ep
     optimizer = torch.optim.Adam(probe.parameters(), lr=1e-3)
     weight, logs = [_logs(probe, x[:n_held], y[:n_held]).sum()], [_logs(probe, x_next, y_next)]
     while len(weight) <= epochs and len(weight) - int(torch.stack(weight).argmax()) <= patience:
-        _epoch(probe, optimizer, x[n_held:], y[n_held:])
+        probe.train()
+        for rows in torch.randperm(len(x) - n_held).split(128):
+            optimizer.zero_grad()
+            F.cross_entropy(probe(x[n_held:][rows]), y[n_held:][rows]).backward()
+            optimizer.step()
         weight.append(_logs(probe, x[:n_held], y[:n_held]).sum())
         logs.append(_logs(probe, x_next, y_next))
     total = torch.stack(logs).cumsum(-1)  # [epoch example]
@@ -160,17 +156,7 @@ def _logs(probe: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         return -F.cross_entropy(probe(x).double(), y, reduction="none")
 
 
-def _epoch(probe: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
-    probe.train()
-    for rows in torch.randperm(len(x)).split(128):
-        optimizer.zero_grad()
-        F.cross_entropy(probe(x[rows]), y[rows]).backward()
-        optimizer.step()
-
-
-def _released_code(
-    x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int
-) -> Array:
+def _released_code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int) -> Array:
     """Nats taken for bits, as in Value Zeroing's probing/onlinecoding.py, its numbers of epochs and patience included."""
     probe = _probe(x.shape[1], classes)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)

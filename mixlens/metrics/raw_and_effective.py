@@ -78,8 +78,8 @@ def attention_of_heads(trace: Trace, *, variant: str = "released") -> Iterator[H
 def correlated(layers: Sequence[HeadAttention]) -> RawEffective:
     """Pearson's correlation of raw and effective attention of one text, by head and over all weights together."""
     per_head = np.array([linear(*layer.sides).tolist() for layer in layers])
-    raw, projected = (np.concatenate([layer.sides[side].reshape(-1) for layer in layers]) for side in (0, 1))
-    return RawEffective(layers[0].raw.shape[-1], per_head, float(linear(raw, projected)))
+    sides = [np.concatenate([layer.sides[side].reshape(-1) for layer in layers]) for side in (0, 1)]
+    return RawEffective(layers[0].raw.shape[-1], per_head, float(linear(*sides)))
 
 
 def by_length(
@@ -100,16 +100,12 @@ def by_length(
 
 def token_types(scores: Map | Trace) -> tuple[str, ...]:
     """[pos]: a special token's own name, "period or comma", "punctuation" (any other), or "word"."""
-    return tuple(
-        token if special else _type_of(bare(token))
-        for token, special in zip(scores.tokens, scores.special, strict=True)
-    )
-
-
-def _type_of(token: str) -> str:
-    if token in (".", ","):
-        return PERIOD_OR_COMMA
-    return "punctuation" if all(c in string.punctuation for c in token) else "word"
+    types = []
+    for token, special in zip(scores.tokens, scores.special, strict=True):
+        name = bare(token)
+        mark = PERIOD_OR_COMMA if name in (".", ",") else "punctuation"
+        types.append(token if special else mark if all(c in string.punctuation for c in name) else "word")
+    return tuple(types)
 
 
 @metric(paper=BRUNNER, needs=("map",), better="neither")

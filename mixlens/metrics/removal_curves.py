@@ -28,7 +28,6 @@ EDIN = (
 )
 EXHAUSTIVE = 10  # units up to which all orders are searched
 ROUNDING = 1e-6  # of probabilities in single precision: orders that differ by less are the same
-State = tuple[float, frozenset[Unit]]  # the sum of falls so far, and the units that are gone
 
 
 @metric(paper=PETSIUK, needs=("trace", "scores", "rerun"), better="higher", cost="12", kind=KEEPING)
@@ -58,16 +57,13 @@ class Lead(Target):
     """By how much the target's logit leads the next one: positive where the model decides for the target."""
 
     def of(self, output: Any) -> Tensor:
-        leads = [self._lead(logits, i) for logits, i in zip(self.logits_of(output), self.ids, strict=True)]
+        """[batch]: against the foil, or against the highest of all others; of several logits the least."""
+        leads = []
+        for logits, target in zip(self.logits_of(output), self.ids, strict=True):
+            others = logits.clone()
+            others[:, target] = -torch.inf
+            leads.append(logits[:, target] - (others.amax(-1) if self.foil is None else logits[:, self.foil]))
         return torch.stack(leads).amin(0)
-
-    def _lead(self, logits: Tensor, target: int) -> Tensor:
-        """[batch]: against the foil, or against the highest of all others."""
-        if self.foil is not None:
-            return logits[:, target] - logits[:, self.foil]
-        others = logits.clone()
-        others[:, target] = -torch.inf
-        return logits[:, target] - others.amax(-1)
 
 
 @metric(paper=SERRANO, needs=("trace", "scores", "rerun"), better="lower", cost="n", kind=REMOVING)
@@ -126,7 +122,8 @@ def naopc(
     """
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     fall = mean_fall(course, replacement)
-    lowest, highest = _widened(bounds or aopc_bounds(course, replacement=replacement, beam=beam), [fall])
+    lowest, highest = bounds or aopc_bounds(course, replacement=replacement, beam=beam)
+    lowest, highest = min(lowest, fall), max(highest, fall)
     return (fall - lowest) / (highest - lowest) if highest - lowest > ROUNDING else np.nan
 
 
@@ -134,6 +131,13 @@ def mean_fall(course: Course, replacement: Replacement) -> float:
     """The mean fall of the probability after 1, 2, ..., n units in the order of a course."""
     steps = [course.order[:count] for count in range(1, len(course.order) + 1)]
     return float(_falls(course, steps, replacement).mean())
+
+
+def _falls(course: Course, removals: Iterable[Iterable[Unit]], replacement: Replacement) -> Array:
+    """[removal]: p(whole) - p(without these units)."""
+    probabilities = np.exp(course.logs([tuple(gone) for gone in removals], replacement))
+    falls: Array = probabilities[0] - probabilities[1:]
+    return falls
 
 
 def aopc_bounds(
@@ -145,57 +149,33 @@ def aopc_bounds(
         raise InputError(f"beam is a number of orders, at least 1, not {beam!r}.")
     if len(course.order) <= EXHAUSTIVE:
         return _exact_bounds(course, replacement)
-    found = (-_best(course, replacement, beam, -1), _best(course, replacement, beam, 1))
-    return _widened(found, [mean_fall(one, replacement) for one in orders])
-
-
-def _widened(bounds: tuple[float, float], falls: Sequence[float]) -> tuple[float, float]:
-    """The bounds, and what passes them."""
-    return min([bounds[0], *falls]), max([bounds[1], *falls])
+    falls = [mean_fall(one, replacement) for one in orders]
+    lowest, highest = -_best(course, replacement, beam, -1), _best(course, replacement, beam, 1)
+    return min([lowest, *falls]), max([highest, *falls])
 
 
 def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, float]:
     """From the falls of all sets of units: the best way to a set is the best way to one of one unit less, and its own fall."""
-    sets = _sets(course.order)
-    falls = _falls(course, [tuple(gone) for gone in sets], replacement).tolist()
+    n = len(course.order)
+    sets = [frozenset(gone) for size in range(1, n + 1) for gone in combinations(course.order, size)]
     sums: dict[frozenset[Unit], tuple[float, float]] = {frozenset(): (0.0, 0.0)}
-    for gone, fall in zip(sets, falls, strict=True):
+    for gone, fall in zip(sets, _falls(course, sets, replacement).tolist(), strict=True):
         lowest, highest = zip(*(sums[gone - {unit}] for unit in gone), strict=True)
         sums[gone] = (fall + min(lowest), fall + max(highest))
     low, high = sums[frozenset(course.order)]
-    return low / len(course.order), high / len(course.order)
-
-
-def _sets(units: Sequence[Unit]) -> list[frozenset[Unit]]:
-    """Every set of units but the empty one, the small ones first."""
-    return [frozenset(gone) for size in range(1, len(units) + 1) for gone in combinations(units, size)]
+    return low / n, high / n
 
 
 def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> float:
-    """The highest mean of sign x fall. A fall depends on which units are gone and not on their order: a state is a set."""
-    states: list[State] = [(0.0, frozenset())]
+    """The highest mean of sign x fall. A fall depends on which units are gone and not on their order: a state is a set, and
+    the highest sum of falls with which it is reached."""
+    states: dict[frozenset[Unit], float] = {frozenset(): 0.0}
     for _ in course.order:
-        totals = _next_totals(course, states)
-        falls = _falls(course, [tuple(gone) for gone in totals], replacement)
-        reached = [
-            (total + sign * float(fall), gone) for (gone, total), fall in zip(totals.items(), falls, strict=True)
-        ]
-        states = sorted(reached, key=lambda state: -state[0])[:beam]
-    return states[0][0] / len(course.order)
-
-
-def _next_totals(course: Course, states: Iterable[State]) -> dict[frozenset[Unit], float]:
-    """Every set with one unit more, and the highest sum of falls with which it is reached."""
-    totals: dict[frozenset[Unit], float] = {}
-    for total, gone in states:
-        for unit in course.order:
-            if unit not in gone:
-                totals[gone | {unit}] = max(total, totals.get(gone | {unit}, -np.inf))
-    return totals
-
-
-def _falls(course: Course, removals: Sequence[Sequence[Unit]], replacement: Replacement) -> Array:
-    """[removal]: p(whole) - p(without these units)."""
-    probabilities = np.exp(course.logs(removals, replacement))
-    falls: Array = probabilities[0] - probabilities[1:]
-    return falls
+        sums: dict[frozenset[Unit], float] = {}
+        for gone, total in states.items():
+            for more in (gone | {unit} for unit in course.order if unit not in gone):
+                sums[more] = max(total, sums.get(more, -np.inf))
+        falls = _falls(course, sums, replacement).tolist()
+        reached = {gone: total + sign * fall for (gone, total), fall in zip(sums.items(), falls, strict=True)}
+        states = dict(sorted(reached.items(), key=lambda state: -state[1])[:beam])
+    return max(states.values()) / len(course.order)

@@ -65,9 +65,8 @@ def held_out_subsets(
         raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
     resolved = resolve(trace, target, foil=foil, score="log_probability")
     units = removable_units(trace, resolved, unit)
-    return measured_subsets(
-        trace, resolved, units, halves(len(units), count, (seed, HELD_OUT)), replacement=replacement
-    )
+    kept = halves(len(units), count, (seed, HELD_OUT))
+    return measured_subsets(trace, resolved, units, kept, replacement=replacement)
 
 
 def halves(units: int, count: int, seed: Sequence[int]) -> NDArray[np.bool_]:
@@ -76,16 +75,12 @@ def halves(units: int, count: int, seed: Sequence[int]) -> NDArray[np.bool_]:
     if comb(units, size) <= count:
         chosen = list(combinations(range(units), size))
     else:
-        chosen = _drawn_halves(units, size, count, np.random.default_rng(list(seed)))
+        generator = np.random.default_rng(list(seed))
+        drawn: dict[tuple[int, ...], None] = {}  # in the order in which they are drawn
+        while len(drawn) < count:
+            drawn[tuple(sorted(generator.permutation(units)[:size].tolist()))] = None
+        chosen = list(drawn)
     kept = np.zeros((len(chosen), units), dtype=np.bool_)
     for row, places in zip(kept, chosen, strict=True):
         row[list(places)] = True
     return kept
-
-
-def _drawn_halves(units: int, size: int, count: int, generator: np.random.Generator) -> list[tuple[int, ...]]:
-    """Different subsets in the order in which they are drawn."""
-    drawn: dict[tuple[int, ...], None] = {}
-    while len(drawn) < count:
-        drawn[tuple(sorted(generator.permutation(units)[:size].tolist()))] = None
-    return list(drawn)

@@ -7,14 +7,12 @@ own text is its own. g is nothing at all ("naive"), a matrix ("linear") or one h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -32,7 +30,6 @@ DISTANCES = ("cosine", "l2")
 KINDS = ("naive", "linear", "mlp")
 EQUAL = 1e-12  # distances in float64 that differ by less are equal: a product rounds equal vectors by some 1e-16 apart
 Texts = Sequence[Tensor]  # one [pos d] for each text
-Tested = tuple[Sequence[int], Sequence[Array]]  # texts, and for each of them which tokens were identified, [pos]
 
 
 @dataclass(frozen=True)
@@ -121,25 +118,21 @@ def identified_rates(
     for one in searches:
         _checked(one.hidden, one.inputs, kind)
     if kind == "naive":
-        return [(_naive(one, distance, confidence, seed),) * len(parts) for one in searches]
+        whole = [Fold((), range(len(one.hidden)), None) for one in searches]
+        return [
+            (_rate([fold], "test", one, distance, confidence, seed),) * len(parts)
+            for fold, one in zip(whole, searches, strict=True)
+        ]
     trained = _trained_folds(searches, folds=folds, seed=seed, kind=kind, distance=distance, training=training)
-    options: dict[str, Any] = {"confidence": confidence, "seed": seed}
-    return [_rates(of_one, one, parts, **options) for one, of_one in zip(searches, trained, strict=True)]
-
-
-def _rates(trained: Sequence[Fold], search: Search, parts: Sequence[str], **options: Any) -> tuple[Identified, ...]:
-    return tuple(_rated(trained, part, search.hidden, search.inputs, **options) for part in parts)
+    return [
+        tuple(_rate(of_one, part, one, distance, confidence, seed) for part in parts)
+        for one, of_one in zip(searches, trained, strict=True)
+    ]
 
 
 def side_by_side(texts: Texts) -> bool:
     """Whether the g of several searches are trained as one, so that it pays to ask for them together."""
     return fast.trained_at_once(texts[0].device, 1) > 1
-
-
-def _naive(search: Search, distance: str, confidence: float, seed: int) -> Identified:
-    pairs = zip(search.hidden, search.inputs, strict=True)
-    hits = [identified(h, x, distance=distance, offset=search.offset) for h, x in pairs]
-    return _rate([(range(len(search.hidden)), hits)], confidence, seed)
 
 
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")
@@ -161,8 +154,15 @@ def token_identifiability(
     instead of the token itself. g is trained on 70 % of the texts by the distance itself, stopped on 15 %, tested on the
     rest, `folds` times over other splits; the "naive" g needs no training and is tested on all texts.
     """
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "folds": folds, "training": training, "seed": seed}
-    ((found,),) = identified_rates([Search(hidden, inputs, offset)], confidence=confidence, **options)
+    ((found,),) = identified_rates(
+        [Search(hidden, inputs, offset)],
+        kind=kind,
+        distance=distance,
+        folds=folds,
+        training=training,
+        seed=seed,
+        confidence=confidence,
+    )
     return found
 
 
@@ -189,16 +189,14 @@ def identifiability_across_layers(
         raise InputError(
             "the naive g is not trained, so no layer is its own. Use token_identifiability, or kind='linear'."
         )
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training, "folds": folds, "seed": seed}
     places = range(len(layers)) if trained is None else trained
-    of_layers = _trained_folds([Search(layers[place], inputs) for place in places], **options)
-    tested = [Search(other, inputs) for other in layers]
-    return tuple(_on_each(of_layer, tested, confidence=confidence, seed=seed) for of_layer in of_layers)
-
-
-def _on_each(trained: Sequence[Fold], tested: Sequence[Search], **options: Any) -> tuple[Identified, ...]:
-    """What the g of one layer identifies in each layer."""
-    return tuple(_rates(trained, one, ("test",), **options)[0] for one in tested)
+    searches = [Search(hidden, inputs) for hidden in layers]
+    of_layers = _trained_folds(
+        [searches[place] for place in places], folds=folds, seed=seed, kind=kind, distance=distance, training=training
+    )
+    return tuple(
+        tuple(_rate(of_layer, "test", one, distance, confidence, seed) for one in searches) for of_layer in of_layers
+    )
 
 
 @metric(paper=BRUNNER, needs=("hidden",), better="neither")
@@ -218,9 +216,16 @@ def train_and_test_rates(
 
     `share` is the part of the training texts that is used; the validation and test texts stay the same.
     """
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "folds": folds, "training": training, "seed": seed}
-    asked = Search(hidden, inputs, share=share)
-    ((train, test),) = identified_rates([asked], parts=("train", "test"), confidence=confidence, **options)
+    ((train, test),) = identified_rates(
+        [Search(hidden, inputs, share=share)],
+        parts=("train", "test"),
+        kind=kind,
+        distance=distance,
+        folds=folds,
+        training=training,
+        seed=seed,
+        confidence=confidence,
+    )
     return train, test
 
 
@@ -236,103 +241,68 @@ def _checked(hidden: Texts, inputs: Texts, kind: str) -> None:
         )
 
 
-# --- rates ----------------------------------------------------------------------------------------------------------------
-
-
-def _rate(folds: Sequence[Tested], confidence: float, seed: int, epochs: Sequence[int] = ()) -> Identified:
-    hits = [row for _, rows in folds for row in rows]
-    texts = np.repeat([text for tested, _ in folds for text in tested], [len(row) for row in hits])
-    by_fold = tuple(float(np.concatenate(rows).mean()) for _, rows in folds if sum(map(len, rows)))
-    interval = mean_with_interval(np.concatenate(hits), groups=texts, confidence=confidence, seed=seed)
-    return Identified(interval, by_fold, _by_text(texts, np.concatenate(hits)), tuple(epochs))
-
-
-def _by_text(texts: NDArray[Any], hits: Array) -> tuple[tuple[int, int, int], ...]:
-    """(number of the text, tokens identified, tokens tested) of each text that was tested."""
-    return tuple((int(text), int(hits[texts == text].sum()), int((texts == text).sum())) for text in np.unique(texts))
-
-
-def _rated(
-    trained: Sequence[Fold], part: str, hidden: Texts, inputs: Texts, *, confidence: float, seed: int
-) -> Identified:
-    """What each fold's g identifies in its "train" or "test" texts of some layer."""
-    tested = [(fold.texts(part), fold.hits(fold.texts(part), hidden, inputs)) for fold in trained]
-    return _rate(tested, confidence, seed, [fold.fit.epochs for fold in trained])
-
-
-# --- training -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Fold:
-    """A g with the numbers of the texts that it was trained on and of those that test it."""
+    """A g with the numbers of the texts that it was trained on and of those that test it; None is nothing at all."""
 
     train: Sequence[int]
     test: Sequence[int]
-    fit: Fit
-    distance: str
-    offset: int
+    fit: Fit | None
 
-    def texts(self, part: str) -> Sequence[int]:
-        return self.train if part == "train" else self.test
 
-    def hits(self, texts: Sequence[int], hidden: Texts, inputs: Texts) -> list[Array]:
-        """Which tokens of each text are identified through g, [pos]."""
-        options: dict[str, Any] = {"distance": self.distance, "offset": self.offset}
-        return [identified(self.fit.g(wide(hidden[i])), inputs[i], **options) for i in texts]
+def _rate(folds: Sequence[Fold], part: str, search: Search, distance: str, confidence: float, seed: int) -> Identified:
+    """What each fold's g identifies in its "train" or "test" texts of a search."""
+    rows: list[Array] = []  # of each text of each fold, which tokens are identified through g
+    texts: list[int] = []
+    by_fold = []
+    for fold in folds:
+        of_fold = fold.train if part == "train" else fold.test
+        for i in of_fold:
+            hidden = search.hidden[i] if fold.fit is None else fold.fit.g(wide(search.hidden[i]))
+            rows.append(identified(hidden, search.inputs[i], distance=distance, offset=search.offset))
+        texts += of_fold
+        if sum(map(len, rows[len(rows) - len(of_fold) :])):
+            by_fold.append(float(np.concatenate(rows[len(rows) - len(of_fold) :]).mean()))
+    hits, of_text = np.concatenate(rows), np.repeat(texts, [len(row) for row in rows])
+    rate = mean_with_interval(hits, groups=of_text, confidence=confidence, seed=seed)
+    by_text = tuple(
+        (int(text), int(hits[of_text == text].sum()), int((of_text == text).sum())) for text in np.unique(of_text)
+    )
+    return Identified(rate, tuple(by_fold), by_text, tuple(fold.fit.epochs for fold in folds if fold.fit is not None))
 
 
 def _trained_folds(
     searches: Sequence[Search], *, folds: int, seed: int, kind: str, distance: str, training: Training
 ) -> list[list[Fold]]:
-    """Of each search a g for each of `folds` splits of the texts."""
+    """Of each search a g for each of `folds` splits of the texts: as many at a time as the memory of a GPU holds."""
     asked = list(product(searches, range(seed, seed + folds)))
-    at_once = min(map(_at_once, searches), default=1)
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training}
-    made = [fold for some in _portions(asked, at_once) for fold in _folds(some, **options)]
-    return list(_portions(made, folds))
-
-
-def _portions(values: Sequence[Any], size: int) -> Iterator[Any]:
-    """So many at a time, in their order."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
-
-
-def _at_once(search: Search) -> int:
-    return fast.trained_at_once(search.hidden[0].device, _memory(search))
+    at_once = 1 if not searches else min(fast.trained_at_once(one.hidden[0].device, _memory(one)) for one in searches)
+    made: list[Fold] = []
+    for start in range(0, len(asked), at_once):
+        some = [_split(search, number) for search, number in asked[start : start + at_once]]
+        fits = best_fits([split for _, split, _ in some], kind=kind, distance=distance, training=training)
+        made += [Fold(train, test, fit) for (train, _, test), fit in zip(some, fits, strict=True)]
+    return [made[start : start + folds] for start in range(0, len(made), folds)]
 
 
 def _memory(search: Search) -> int:
     """About what one training takes, in bytes: its texts twice, and what a pass over those that stop it holds."""
-    sides = (search.hidden, search.inputs)
-    return 3 * sum(one.numel() * max(4, one.element_size()) for side in sides for one in side)
-
-
-def _folds(asked: Sequence[tuple[Search, int]], *, kind: str, distance: str, training: Training) -> list[Fold]:
-    """A g for each search and seed."""
-    splits = [_split(one, seed) for one, seed in asked]
-    fits = best_fits([split for _, split, _ in splits], kind=kind, distance=distance, training=training)
-    return [
-        Fold(train, test, fit, distance, one.offset)
-        for (one, _), (train, _, test), fit in zip(asked, splits, fits, strict=True)
-    ]
+    return 3 * sum(one.numel() * max(4, one.element_size()) for one in (*search.hidden, *search.inputs))
 
 
 def _split(search: Search, seed: int) -> tuple[list[int], Split, list[int]]:
-    """One split of the texts: the numbers of those to train (a share of 70 %), the tokens to train and to stop (15 %), and the
-    numbers of the texts to test (15 %)."""
+    """One split of the texts: the numbers of those to train (a share of 70 %), the tokens to train and to stop (15 %), and
+    the numbers of the texts to test (15 %). Tokens are hidden states and the input vectors that they are to be mapped to."""
     order = np.random.default_rng(seed).permutation(len(search.hidden)).tolist()
     first, second = round(0.7 * len(order)), round(0.85 * len(order))
     train = order[: max(1, round(search.share * first))]
-    sides = [_pairs(search.hidden, search.inputs, part, search.offset) for part in (train, order[first:second])]
+    sides = []
+    for texts in (train, order[first:second]):
+        states, targets = [], []
+        for i in texts:
+            n, offset = len(search.hidden[i]), search.offset
+            start, end = max(0, -offset), max(0, -offset, n - max(0, offset))
+            states.append(search.hidden[i][start:end])
+            targets.append(search.inputs[i][start + offset : end + offset])
+        sides.append((wide(torch.cat(states)), wide(torch.cat(targets))))
     return train, Split(sides[0], sides[1], seed), order[second:]
-
-
-def _pairs(hidden: Texts, inputs: Texts, texts: Sequence[int], offset: int) -> tuple[Tensor, Tensor]:
-    """Hidden states [token d] of some texts, and the input vectors [token d] that they are to be mapped to."""
-    start = max(0, -offset)
-    ends = [max(start, len(hidden[i]) - max(0, offset)) for i in texts]
-    states = [hidden[i][start:end] for i, end in zip(texts, ends, strict=True)]
-    targets = [inputs[i][start + offset : end + offset] for i, end in zip(texts, ends, strict=True)]
-    return wide(torch.cat(states)), wide(torch.cat(targets))

@@ -32,8 +32,6 @@ class Training:
 
 
 PAPERS_TRAINING = Training()
-
-
 Side = tuple[Tensor, Tensor]  # hidden states and the vectors that they are to be mapped to, [token d] each
 
 
@@ -57,11 +55,30 @@ class Split:
 
 
 def best_fits(splits: Sequence[Split], *, kind: str, distance: str, training: Training) -> list[Fit]:
-    """A g for each split. Several are trained side by side."""
-    options: dict[str, Any] = {"kind": kind, "distance": distance, "training": training}
-    if len(splits) > 1:
-        return _side_by_side(splits, **options)
-    return [best_fit(one.train, one.stop, seed=one.seed, **options) for one in splits]
+    """A g for each split. Several are trained side by side, with the same weights and random numbers as alone."""
+    if len(splits) == 1:
+        (one,) = splits
+        return [best_fit(one.train, one.stop, kind=kind, distance=distance, training=training, seed=one.seed)]
+    from ..fast import side_by_side
+
+    by_rate = []
+    for rate in training.rates or (training.rate,):
+        learners = []
+        for one in splits:
+            with _random_numbers(one.seed):
+                g = _initial(kind, one.train, training.hidden)
+                state = torch.Generator().set_state(torch.get_rng_state())
+                learners.append(side_by_side.Learner(g, one.train, one.stop, state))
+        side_by_side.train(
+            learners,
+            row_loss=partial(_row_losses, distance=distance),
+            epochs=training.epochs,
+            rate=rate,
+            batch=training.batch,
+            patience=training.patience,
+        )
+        by_rate.append([Fit(one.map.requires_grad_(False), one.epochs, one.loss, rate) for one in learners])
+    return [min(fits, key=lambda one: one.loss) for fits in zip(*by_rate, strict=True)]
 
 
 def best_fit(train: Side, stop: Side, *, kind: str, distance: str, training: Training, seed: int) -> Fit:
@@ -73,30 +90,6 @@ def best_fit(train: Side, stop: Side, *, kind: str, distance: str, training: Tra
     return min(fits, key=lambda one: one.loss)
 
 
-def _side_by_side(splits: Sequence[Split], *, kind: str, distance: str, training: Training) -> list[Fit]:
-    """The same as `best_fit` of each split."""
-    from ..fast import side_by_side
-
-    by_rate = []
-    for rate in training.rates or (training.rate,):
-        learners = [_learner(one, kind, training.hidden) for one in splits]
-        settings: dict[str, Any] = {"rate": rate, "batch": training.batch, "patience": training.patience}
-        side_by_side.train(
-            learners, row_loss=partial(_row_losses, distance=distance), epochs=training.epochs, **settings
-        )
-        by_rate.append([Fit(one.map.requires_grad_(False), one.epochs, one.loss, rate) for one in learners])
-    return [min(fits, key=lambda one: one.loss) for fits in zip(*by_rate, strict=True)]
-
-
-def _learner(split: Split, kind: str, hidden: int) -> Any:
-    """A g with the first weights and the random numbers that it has when it is trained alone."""
-    from ..fast.side_by_side import Learner
-
-    with _random_numbers(split.seed):
-        g = _initial(kind, split.train, hidden)
-        return Learner(g, split.train, split.stop, torch.Generator().set_state(torch.get_rng_state()))
-
-
 @contextmanager
 def _random_numbers(seed: int) -> Iterator[None]:
     """torch's random numbers of a seed, within the block."""
@@ -105,13 +98,9 @@ def _random_numbers(seed: int) -> Iterator[None]:
         yield
 
 
-def fitted(train: Side, stop: Side, *, kind: str, distance: str, training: Training) -> Callable[[Tensor], Tensor]:
-    """g, trained by Adam to bring hidden states near their input vectors, as it was where the other texts liked it best."""
-    return fit(train, stop, kind=kind, distance=distance, training=training).g
-
-
 def fit(train: Side, stop: Side, *, kind: str, distance: str, training: Training) -> Fit:
-    """g trained by one learning rate. The weights are those of the epoch with the lowest loss on the validation texts."""
+    """g trained by Adam with one learning rate to bring hidden states near their input vectors. The weights are those of the
+    epoch with the lowest loss on the validation texts."""
     (x, y), g = train, _initial(kind, train, training.hidden)
     optimizer = torch.optim.Adam(g.parameters(), lr=training.rate)
     best, state, n_worse, epochs = float("inf"), g.state_dict(), 0, 0

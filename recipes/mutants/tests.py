@@ -91,7 +91,7 @@ MAPS = (
 ALONE = "tests/test_methods.py:alone_in_a_batch,maps_are_what_they_claim,any_input"
 METRICS = (
     *("tests/test_metrics_maps.py", "tests/test_metrics_agreement.py", "tests/test_metrics_intervals.py"),
-    *("tests/test_metrics_ties.py", "tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py"),
+    *("tests/test_comparisons.py", "tests/test_metrics_faithfulness.py", "tests/test_metrics_golden.py"),
     *("tests/test_metrics_removal.py", "tests/test_judge.py", "tests/test_metrics_probing.py"),
 )
 RUN = (
@@ -462,12 +462,7 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     **_by_hand(
         "experiments/", "scoreboard verdict* judge_summary judged_methods judged_metrics", "test_scoreboard_by_hand.py"
     ),
-    **_by_hand(
-        "experiments/", "claims judge judging sanity", "test_judging_by_hand.py", "test_metric_options_by_hand.py"
-    ),
-    **_by_hand(
-        "metrics/", "*", "test_metrics_by_hand.py", "test_metric_options_by_hand.py", "test_token_identity_by_hand.py"
-    ),
+    **_by_hand("experiments/", "claims judge judging sanity", "test_judging_by_hand.py"),
     **_by_hand("corpus/", "page page_facts summary taken_out turned_figure writing", "test_run_read_by_hand.py"),
     **_by_hand("serve/", "work questions describe", "test_questions_by_hand.py"),
     **_by_hand(

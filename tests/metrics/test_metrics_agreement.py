@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens.base.errors import InputError
-from mixlens.metrics import agreement, alignment, plausibility
-from mixlens.metrics.arguments import marks_at, tags_at
-from mixlens.types import Attribution
+from mixlens.metrics import agreement, alignment, arguments, plausibility
 
 stats = pytest.importorskip("scipy.stats")
-metrics = pytest.importorskip("sklearn.metrics")
+pytest.importorskip("sklearn")
 few = st.lists(st.integers(-3, 3), min_size=2, max_size=9)  # few values: many ties
 two = st.integers(2, 9).flatmap(
     lambda n: st.tuples(*(st.lists(st.integers(-3, 3), min_size=n, max_size=n) for _ in range(2)))
@@ -107,9 +105,11 @@ def test_no_order_no_correlation(measure: Any) -> None:
     assert math.isnan(measure([1], [2]))
 
 
-def attribution(scores: list[float], tokens: str, special: str = "") -> Attribution:
+def attribution(scores: list[float], tokens: str, special: str = "") -> mixlens.Attribution:
     named = tuple(tokens.split())
-    return Attribution(torch.tensor(scores), named, "made", {}, tuple(token in special.split() for token in named))
+    return mixlens.Attribution(
+        torch.tensor(scores), named, "made", {}, tuple(token in special.split() for token in named)
+    )
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_cue_of_several_pieces_counts_with_all_of_them_or_the_first() -> None:
     trace = replace(
         trace, words=(("[CLS]", (0,)), ("The keys", (1, 2)), *((str(i), (i,)) for i in range(3, len(trace))))
     )
-    cues = marks_at([1, 2, 4], len(trace))
+    cues = arguments.marks_at([1, 2, 4], len(trace))
     assert np.flatnonzero(alignment.first_pieces(trace, cues)).tolist() == [1, 4]
     with pytest.raises(InputError, match="words are not known"):
         alignment.first_pieces(replace(trace, words=None), cues)
@@ -302,28 +302,12 @@ def test_a_cue_of_several_pieces_counts_with_all_of_them_or_the_first() -> None:
 def test_alignment_in_every_layer() -> None:
     trace = mixlens.load("agreement").trace("The keys to the cabinet [MASK] rusty.")
     rolled = mixlens.mix(trace, "alti").rollout()
-    cues = marks_at([trace.tokens.index("keys")], len(trace))
+    cues = arguments.marks_at([trace.tokens.index("keys")], len(trace))
     made = alignment.layer_alignment(rolled, cues, query="[MASK]", measure="probes_needed", until="all")
     expected = [alignment.probes_needed(row, cues) for row in rolled.scores[:, trace.query]]
     assert list(made) == expected
     with pytest.raises(InputError, match="Did you mean 'cue_dot'"):
         alignment.layer_alignment(rolled, cues, query="[MASK]", measure="dot")
-
-
-@pytest.mark.parametrize(
-    ("cues", "said"),
-    [([1, 0], r"each of the 3 tokens; its shape is \(2,\)"), ([0, 2, 0], "has .*2"), ([0.5, 0, 1], "has .*0.5")],
-)
-def test_marks_are_marks(cues: list[float], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        alignment.cue_dot([1, 2, 3], cues)
-
-
-def test_positions_become_marks_and_tags() -> None:
-    assert marks_at([2, 0], 3).tolist() == [True, False, True]
-    assert tags_at({"NOUN": [1], "VERB": [1, 2]}, 4) == (None, "NOUN", "VERB", None)
-    with pytest.raises(InputError, match="position 3 is out of range: there are 3 tokens"):
-        marks_at([3], 3)
 
 
 # --- rationales and answers -------------------------------------------------------------------------------------------
@@ -342,31 +326,6 @@ def test_rationales_by_hand() -> None:
     assert plausibility.rationale_auprc(scores, rationale) == pytest.approx(expected)
 
 
-@quick
-@given(searched)
-def test_a_perfect_method_is_perfect_and_f1_is_scikit_learns(case: tuple[list[int], list[int]]) -> None:
-    scores, rationale = case
-    if not any(rationale):
-        assert math.isnan(plausibility.rationale_auprc(scores, rationale))
-        assert math.isnan(plausibility.rationale_f1(scores, rationale).value)
-        assert math.isnan(plausibility.rationale_iou(scores, rationale))
-        assert math.isnan(plausibility.rationale_iou_f1(scores, rationale).value)
-        return
-    for measure in (plausibility.rationale_auprc, plausibility.rationale_iou):
-        assert measure(rationale, rationale) == pytest.approx(1)
-    for measure in (plausibility.rationale_f1, plausibility.rationale_iou_f1):
-        assert measure(rationale, rationale).value == pytest.approx(1)
-    chosen = plausibility.top_marks(scores, sum(rationale))
-    expected = metrics.f1_score(rationale, chosen, zero_division=0)
-    assert plausibility.rationale_f1(scores, rationale).value == pytest.approx(expected)
-    assert plausibility.rationale_iou(scores, rationale) == pytest.approx(metrics.jaccard_score(rationale, chosen))
-
-
-def test_runs_of_tokens() -> None:
-    assert plausibility.runs(np.array([1, 1, 0, 1, 0, 0, 1], dtype=bool)) == [(0, 2), (3, 4), (6, 7)]
-    assert plausibility.runs(np.zeros(3, dtype=bool)) == []
-
-
 def test_answers_among_the_highest() -> None:
     scores = [0.1, 0.9, 0.5, 0.4, 0.8]
     made = plausibility.precision_at_k(scores, (1, 3), k=3)  # the highest: 1, 4, 2
@@ -377,3 +336,87 @@ def test_answers_among_the_highest() -> None:
             plausibility.precision_at_k(scores, span, k=k)
     with pytest.raises(InputError, match="0 to 5 here, not 6"):
         plausibility.rationale_f1(scores, [1, 0, 0, 0, 0], k=6)
+
+
+@pytest.mark.parametrize("n", [3, 40, 500])
+def test_of_tied_scores_the_first_are_taken(n: int) -> None:
+    """Long rows too: numpy's own sort leaves ties in no order."""
+    values = np.random.default_rng(0).integers(0, 3, n).astype(float)
+    order = sorted(range(n), key=lambda i: (-values[i], i))
+    for k in (0, 1, n // 2, n):
+        assert np.flatnonzero(plausibility.top_marks(values, k)).tolist() == sorted(order[:k])
+    for k in (-1, n + 1):
+        with pytest.raises(InputError, match=f"0 to {n} here"):
+            plausibility.top_marks(values, k)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_runs_are_neighbours_that_are_chosen(chosen: list[bool]) -> None:
+    found = plausibility.runs(np.array(chosen))
+    assert [i for a, b in found for i in range(a, b)] == [i for i, one in enumerate(chosen) if one]
+    assert all(a < b for a, b in found)
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(found))
+
+
+@given(st.permutations(range(8)), st.lists(st.booleans(), min_size=8, max_size=8), st.integers(0, 8))
+def test_rationales_are_compared_token_by_token(scores: list[int], marked: list[bool], k: int) -> None:
+    chosen = {i for i in range(8) if sum(other > scores[i] for other in scores) < k}
+    there = {i for i, one in enumerate(marked) if one}
+    f1, iou, runs_f1 = (
+        measure(scores, marked, k=k)
+        for measure in (plausibility.rationale_f1, plausibility.rationale_iou, plausibility.rationale_iou_f1)
+    )
+    if not there:
+        assert math.isnan(f1.value)
+        assert math.isnan(iou)
+        assert math.isnan(runs_f1.value)
+        return
+    precision, recall = len(chosen & there) / max(len(chosen), 1), len(chosen & there) / len(there)
+    expected = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    assert (f1.precision, f1.recall, f1.value) == pytest.approx((precision, recall, expected))
+    assert iou == pytest.approx(len(chosen & there) / len(chosen | there))
+    ours, theirs = (
+        [set(range(*run)) for run in plausibility.runs(np.array([i in some for i in range(8)]))]
+        for some in (chosen, there)
+    )
+    hits = sum(any(2 * len(run & other) >= len(run | other) for other in theirs) for run in ours)
+    assert (runs_f1.precision, runs_f1.recall) == pytest.approx((hits / max(len(ours), 1), hits / len(theirs)))
+
+
+def test_numbers_of_any_kind_become_an_array() -> None:
+    for values in (
+        [1, 2],
+        (1.0, 2.0),
+        np.array([1, 2]),
+        torch.tensor([1.0, 2.0], requires_grad=True),
+        torch.tensor([1, 2]).half(),
+    ):
+        found = arguments.array(values, "scores", 1)
+        assert found.dtype == np.float64
+        assert found.tolist() == [1.0, 2.0]
+    wrong: list[tuple[Any, int, str]] = [
+        ("ab", 1, "scores must be numbers, not str 'ab'"),
+        ([1, "x"], 1, "scores must be numbers"),
+        ([[1.0]], 1, r"must have 1 axis or axes and not be empty; its shape is \(1, 1\)"),
+        ([], 1, "not be empty"),
+        ([1.0, math.nan, math.inf], 1, r"not finite at \(1,\)"),
+        ([[1.0, 2.0], [3.0, math.inf]], 2, r"not finite at \(1, 1\)"),
+    ]
+    for values, dims, reason in wrong:
+        with pytest.raises(InputError, match=reason):
+            arguments.array(values, "scores", dims)
+
+
+def test_marks_are_zero_or_one_for_each_token() -> None:
+    assert arguments.marks([0, 1, True], 3, "cues").tolist() == [False, True, True]
+    assert arguments.marks(torch.tensor([0, 1]), 2, "cues").tolist() == [False, True]
+    assert arguments.marks_at([2, 0], 3).tolist() == [True, False, True]
+    assert arguments.tags_at({"noun": [0, 2], "verb": [2, 3]}, 5) == ("noun", None, "noun", "verb", None)
+    for wrong in ([0, 2], [0.5, 1]):
+        with pytest.raises(InputError, match="must be 0 or 1 for each token"):
+            arguments.marks(wrong, 2, "cues")
+    with pytest.raises(InputError, match="for each of the 3 tokens"):
+        arguments.marks([0, 1], 3, "cues")
+    for place in (-1, 3):
+        with pytest.raises(InputError, match=f"position {place} is out of range: there are 3 tokens, 0 to 2"):
+            arguments.marks_at([0, place], 3)

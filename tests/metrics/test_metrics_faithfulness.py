@@ -15,8 +15,7 @@ from test_untouched import assert_same, state_of
 import mixlens
 from mixlens.base.errors import InputError
 from mixlens.metrics import faithfulness, summary
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, comprehensiveness, curve, lodds, sufficiency
-from mixlens.scoring.targets import resolve
+from mixlens.scoring import targets
 
 TEXT = "The plot was not dull, and the music was good."
 
@@ -52,7 +51,7 @@ def test_aopc_and_lodds_written_out() -> None:
         drops.append(whole - probability(trace, [i for i in range(n) if i not in gone], {}, label))
         padded = probability(trace, list(range(n)), dict.fromkeys(gone, trace.model.pad_id), label)
         odds.append(math.log(padded / whole))
-    made, other = aopc(trace, scores), lodds(trace, scores)
+    made, other = faithfulness.aopc(trace, scores), faithfulness.lodds(trace, scores)
     assert made.points == pytest.approx(drops, abs=1e-12)
     assert other.points == pytest.approx(odds, abs=1e-12)
     assert (made.value, other.value) == pytest.approx((np.mean(drops), np.mean(odds)), abs=1e-12)
@@ -70,7 +69,7 @@ def test_comprehensiveness_and_sufficiency_written_out() -> None:
         top = order[: math.ceil(percent * len(order) / 100)]
         left_out.append(whole - probability(trace, [i for i in range(n) if i not in top], {}, label))
         left_in.append(whole - probability(trace, sorted([*special, *top]), {}, label))
-    for measure, points in ((comprehensiveness, left_out), (sufficiency, left_in)):
+    for measure, points in ((faithfulness.comprehensiveness, left_out), (faithfulness.sufficiency, left_in)):
         assert measure(trace, scores).points == pytest.approx(points, abs=1e-12)
         assert measure(trace, scores).value == pytest.approx(np.mean(points), abs=1e-12)
         assert measure(trace, scores, variant="released").value == pytest.approx(np.mean(points[1:]), abs=1e-12)
@@ -79,9 +78,10 @@ def test_comprehensiveness_and_sufficiency_written_out() -> None:
 def test_all_tokens_kept_is_the_text_itself_and_none_kept_is_all_gone() -> None:
     trace = sentiment()
     scores = scores_of(trace)
-    assert sufficiency(trace, scores, percents=(100,)).points[-1] == pytest.approx(0, abs=1e-12)
+    assert faithfulness.sufficiency(trace, scores, percents=(100,)).points[-1] == pytest.approx(0, abs=1e-12)
     emptied = [
-        measure(trace, scores, percents=(p,)).points[-1] for measure, p in ((comprehensiveness, 100), (sufficiency, 0))
+        measure(trace, scores, percents=(p,)).points[-1]
+        for measure, p in ((faithfulness.comprehensiveness, 100), (faithfulness.sufficiency, 0))
     ]
     assert emptied[0] == pytest.approx(emptied[1], abs=1e-12)
 
@@ -106,7 +106,7 @@ def test_special_tokens_stay_whatever_their_score() -> None:
     run = trace.model.outputs
     trace.model.outputs = lambda rows, **more: seen.extend(row.input_ids for row in rows) or run(rows, **more)
     try:
-        aopc(trace, torch.tensor([float(special) for special in trace.special]))
+        faithfulness.aopc(trace, torch.tensor([float(special) for special in trace.special]))
     finally:
         del trace.model.outputs
     ends = (trace.input_ids[0], trace.input_ids[-1])
@@ -120,21 +120,23 @@ def test_runs_are_batched() -> None:
     run = trace.model.outputs
     trace.model.outputs = lambda rows, **more: calls.append(len(rows)) or run(rows, **more)
     try:
-        aopc(trace, scores_of(trace))
+        faithfulness.aopc(trace, scores_of(trace))
     finally:
         del trace.model.outputs
     assert calls == [12]
 
 
-@pytest.mark.parametrize("measure", [aopc, lodds, comprehensiveness, sufficiency])
+@pytest.mark.parametrize(
+    "measure", [faithfulness.aopc, faithfulness.lodds, faithfulness.comprehensiveness, faithfulness.sufficiency]
+)
 def test_where_a_token_predicts_it_stays_and_is_found_again(measure: Any) -> None:
     """A masked-LM: tokens before [MASK] go, and its probability is read where it has moved to."""
     trace = mixlens.load("agreement", dtype="float64").trace("The keys to the cabinet [MASK] rusty.")
     made = measure(trace, scores_of(trace), percents=(50,), replacement="delete")
     mask = trace.query
     order = [i for i in in_order(trace, scores_of(trace)) if i != mask]
-    half = {aopc: round, lodds: round}.get(measure, math.ceil)(len(order) / 2)
-    gone = order[half:] if measure is sufficiency else order[:half]
+    half = {faithfulness.aopc: round, faithfulness.lodds: round}.get(measure, math.ceil)(len(order) / 2)
+    gone = order[half:] if measure is faithfulness.sufficiency else order[:half]
     kept = [i for i in range(len(trace)) if i not in gone]
     with torch.no_grad():
         logits = trace.model.hf_model(torch.tensor([[trace.input_ids[i] for i in kept]])).logits[0, kept.index(mask)]
@@ -145,7 +147,7 @@ def test_where_a_token_predicts_it_stays_and_is_found_again(measure: Any) -> Non
 def test_a_span_is_found_again() -> None:
     model = mixlens.load(hf_model("bert", head="AutoModelForQuestionAnswering"))
     trace = model.trace(input_ids=ids(8))
-    target = resolve(trace, (3, 6), score="log_probability")
+    target = targets.resolve(trace, (3, 6), score="log_probability")
     made = faithfulness.outcomes(trace, [[], [0, 4], [1, 2]], target)
     for value, gone in zip(made, ([], [0, 4], [1, 2]), strict=True):
         kept = [i for i in range(8) if i not in gone]
@@ -159,19 +161,19 @@ def test_a_span_is_found_again() -> None:
 def test_a_causal_model_and_one_without_special_tokens() -> None:
     """The last token predicts, so it stays; a classifier with nothing to protect keeps one token."""
     causal = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM")).trace(input_ids=ids(6))
-    assert aopc(causal, scores_of(causal)).removed[-1] == 5
+    assert faithfulness.aopc(causal, scores_of(causal)).removed[-1] == 5
     trace = mixlens.load(hf_model("bert", head="AutoModelForSequenceClassification")).trace(input_ids=ids(6))
     assert not any(trace.special)
-    assert aopc(trace, scores_of(trace)).removed[-1] == 5
+    assert faithfulness.aopc(trace, scores_of(trace)).removed[-1] == 5
 
 
 def test_the_model_is_left_as_it_was() -> None:
     stock = copy.deepcopy(hf_model("bert", head="AutoModelForSequenceClassification")).train()
     trace = mixlens.load(stock).trace(input_ids=ids(6))
     before = state_of(stock)
-    for measure in (aopc, lodds, comprehensiveness, sufficiency):
+    for measure in (faithfulness.aopc, faithfulness.lodds, faithfulness.comprehensiveness, faithfulness.sufficiency):
         measure(trace, scores_of(trace))
-    blank_out_faithfulness(trace, scores_of(trace), replacement=7)
+    faithfulness.blank_out_faithfulness(trace, scores_of(trace), replacement=7)
     assert_same(before, state_of(stock))
 
 
@@ -182,8 +184,10 @@ def test_blank_out_agrees_with_itself() -> None:
             own = mixlens.attribute(trace, "blank_out", replacement=replacement, absolute=absolute)
             for keep in (True, False):
                 options = {"replacement": replacement, "absolute": absolute, "keep_special": keep}
-                assert blank_out_faithfulness(trace, own, **options) == pytest.approx(1)
-                assert blank_out_faithfulness(trace, -own.scores, how="kendall", **options) == pytest.approx(-1)
+                assert faithfulness.blank_out_faithfulness(trace, own, **options) == pytest.approx(1)
+                assert faithfulness.blank_out_faithfulness(
+                    trace, -own.scores, how="kendall", **options
+                ) == pytest.approx(-1)
 
 
 def test_special_tokens_alone_leave_nothing_to_compare() -> None:
@@ -191,8 +195,8 @@ def test_special_tokens_alone_leave_nothing_to_compare() -> None:
     trace = model.trace(input_ids=[model.tokenizer.cls_token_id, model.tokenizer.sep_token_id])
     assert all(trace.special)
     with pytest.raises(InputError, match="every token is special"):
-        blank_out_faithfulness(trace, scores_of(trace), keep_special=False)
-    assert isinstance(blank_out_faithfulness(trace, scores_of(trace)), float)
+        faithfulness.blank_out_faithfulness(trace, scores_of(trace), keep_special=False)
+    assert isinstance(faithfulness.blank_out_faithfulness(trace, scores_of(trace)), float)
 
 
 def test_blank_out_by_hand_for_target_against_foil() -> None:
@@ -210,30 +214,30 @@ def test_blank_out_by_hand_for_target_against_foil() -> None:
     ]
     from scipy import stats
 
-    made = blank_out_faithfulness(trace, scores, target="are", foil="is")
+    made = faithfulness.blank_out_faithfulness(trace, scores, target="are", foil="is")
     assert made == pytest.approx(stats.spearmanr(scores, drops).statistic)
 
 
 def test_curves_over_examples() -> None:
     traces = mixlens.load("sentiment").trace([TEXT, "The film was dull.", "A good story."])
-    made = [aopc(trace, scores_of(trace)) for trace in traces]
-    points = curve(made)
+    made = [faithfulness.aopc(trace, scores_of(trace)) for trace in traces]
+    points = faithfulness.curve(made)
     assert len(points) == 11
     assert points[4].mean == pytest.approx(np.mean([one.points[4] for one in made]))
     assert points[4].n == 3
     with pytest.raises(InputError, match=r"\[6, 11\] points"):
-        curve([*made, comprehensiveness(traces[0], scores_of(traces[0]))])
+        faithfulness.curve([*made, faithfulness.comprehensiveness(traces[0], scores_of(traces[0]))])
 
 
 def test_released_explains_the_gold_label_and_leaves_short_texts_out() -> None:
     trace = sentiment()
     other = 1 - int(trace.logits.argmax())
-    made = aopc(trace, scores_of(trace), label=other, variant="released")
+    made = faithfulness.aopc(trace, scores_of(trace), label=other, variant="released")
     assert made.whole == pytest.approx(probability(trace, list(range(len(trace))), {}, other))
     assert len(made.points) == 9
     assert min(made.points) >= 0
     short = sentiment("The film was dull.")
-    assert math.isnan(aopc(short, scores_of(short), label=0, variant="released").value)
+    assert math.isnan(faithfulness.aopc(short, scores_of(short), label=0, variant="released").value)
     both = summary("aopc", [trace, short], [scores_of(trace), scores_of(short)], label=other, variant="released")
     assert (both.n, both.undefined) == (1, 1)
 
@@ -252,16 +256,16 @@ def test_released_explains_the_gold_label_and_leaves_short_texts_out() -> None:
 def test_what_cannot_be_done_is_refused(options: dict[str, Any], said: str) -> None:
     trace = sentiment()
     with pytest.raises(InputError, match=said):
-        aopc(trace, scores_of(trace), **options)
+        faithfulness.aopc(trace, scores_of(trace), **options)
 
 
 def test_scores_must_be_of_the_traces_tokens() -> None:
     trace = sentiment()
     with pytest.raises(InputError, match=f"3 tokens, the trace has {len(trace)}"):
-        aopc(trace, [1, 2, 3])
+        faithfulness.aopc(trace, [1, 2, 3])
     without = mixlens.load(hf_model("bert", head="AutoModelForSequenceClassification")).trace(input_ids=ids(6))
     with pytest.raises(InputError, match="has no mask token"):
-        aopc(without, scores_of(without), replacement="mask")
+        faithfulness.aopc(without, scores_of(without), replacement="mask")
     ends = mixlens.load("sentiment").trace(input_ids=[trace.input_ids[0], trace.input_ids[-1]])
     with pytest.raises(InputError, match="no token to take away"):
-        aopc(ends, [1.0, 2.0])
+        faithfulness.aopc(ends, [1.0, 2.0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mixlens.base import optional
 from mixlens.base.errors import InputError
-from mixlens.base.optional import installing
-from mixlens.metrics import known, mean_with_interval, summary
-from mixlens.metrics.intervals import by_column, difference_with_interval, statistic_with_interval
-from mixlens.metrics.registry import BETTER, NEEDS
+from mixlens.metrics import Interval, comparisons, intervals, known, mean_with_interval, registry, summary
 
+NAN = math.nan
+VALUES = np.array([0.3, 2.0, -1.0, 5.5, 0.25, 0.75, 9.0, 1.5, 0.1, 3.0])
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
 
@@ -72,17 +74,6 @@ def test_a_studentised_interval_covers_at_small_n(draw: str, truth: float) -> No
     assert held["studentised"] > held["bootstrap"]
 
 
-def test_a_studentised_interval_written_out() -> None:
-    """mean - q s, with the quantiles q of (mean* - mean) / s* over the same resamples."""
-    values = np.random.default_rng(0).exponential(size=15)
-    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(15)
-    draws = values[np.random.default_rng(3).integers(0, 15, size=(2000, 15))]
-    t = [(row.mean() - mean) / (row.std(ddof=1) / math.sqrt(15)) for row in draws]
-    high, low = np.quantile(t, [0.025, 0.975])
-    made = mean_with_interval(values, how="studentised", seed=3)
-    assert (made.low, made.high) == pytest.approx((mean - low * error, mean - high * error))
-
-
 def test_bca_is_that_of_scipy() -> None:
     """The same formula on other resamples: ends agree within the noise of 5,000 resamples (2 % of the width, three times)."""
     stats = pytest.importorskip("scipy.stats")
@@ -105,16 +96,6 @@ def test_values_that_are_mostly_zero_fall_back_to_bca() -> None:
     assert (constant.low, constant.high) == (2.0, 2.0)
 
 
-def test_a_t_interval_uses_students_quantile() -> None:
-    values = np.random.default_rng(0).normal(size=8)
-    made = mean_with_interval(values, how="t")
-    assert made.high - made.mean == pytest.approx(2.364624 * values.std(ddof=1) / math.sqrt(8), rel=1e-6)  # t(0.975, 7)
-
-
-def test_one_value_is_written_without_an_interval() -> None:
-    assert str(mean_with_interval([4.0])) == "4.000 (n = 1)"
-
-
 def test_tokens_of_one_text_are_not_independent() -> None:
     """Ten texts of 20 equal tokens know as much as ten tokens, not as 200."""
     texts = np.random.default_rng(0).normal(size=10)
@@ -134,37 +115,11 @@ def test_a_mean_over_texts_of_different_lengths_is_over_tokens() -> None:
     assert (made.low, made.high) == (0.0, 1.0)
 
 
-def test_ninety_nine_percent_as_in_the_papers_tables() -> None:
-    """2.576 sd / sqrt(n), with the population's sd."""
-    values = np.random.default_rng(0).normal(size=500)
-    made = mean_with_interval(values, confidence=0.99, how="normal")
-    assert made.high - made.mean == pytest.approx(2.5758 * values.std() / math.sqrt(500), rel=1e-4)
-
-
-def test_examples_without_a_value_are_counted_and_not_dropped_in_silence() -> None:
-    made = mean_with_interval([1.0, float("nan"), 3.0])
-    assert (made.mean, made.n, made.undefined) == (2.0, 2, 1)
-    assert "1 undefined" in str(made)
-    nothing = mean_with_interval([float("nan")] * 3)
-    assert (nothing.n, nothing.undefined) == (0, 3)
-    assert math.isnan(nothing.mean)
-    one = mean_with_interval([4.0])
-    assert one.mean == 4.0
-    assert math.isnan(one.low)
-    assert math.isnan(one.high)
-
-
 def test_a_statistic_that_is_a_mean_has_the_means_interval() -> None:
     values = np.random.default_rng(0).normal(size=60)
-    made = statistic_with_interval(lambda i: values[i].mean(), 60, resamples=500, seed=2)
+    made = intervals.statistic_with_interval(lambda i: values[i].mean(), 60, resamples=500, seed=2)
     mean = mean_with_interval(values, resamples=500, seed=2)
     assert (made.mean, made.low, made.high) == pytest.approx((mean.mean, mean.low, mean.high))
-
-
-def test_columns_are_averaged_one_by_one() -> None:
-    rows = np.random.default_rng(0).normal(size=(30, 4))
-    made = by_column(rows)
-    assert [one.mean for one in made] == pytest.approx(rows.mean(0).tolist())
 
 
 @pytest.mark.parametrize(
@@ -187,8 +142,8 @@ def test_every_metric_says_what_it_needs_and_which_way_is_better() -> None:
     assert {"spearman", "cue_dot", "aopc", "online_code", "precision_at_k", "anisotropy", "own_share"} <= set(known())
     for one in known().values():
         assert one.summary.strip(), one.id
-        assert one.better in BETTER
-        assert set(one.needs) <= set(NEEDS)
+        assert one.better in registry.BETTER
+        assert set(one.needs) <= set(registry.NEEDS)
         assert one.paper[-1] != "."
         assert "variant" not in one.options
         if len(one.variants) > 1:
@@ -238,7 +193,9 @@ for name, given in (("spearman", ([1, 2], [2, 1])), ("cue_average_precision", ([
 print(known()["cue_dot"].function([1, 3], [0, 1]), known()["pearson"].function([1, 2], [1, 3]))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert out[:2] == [f"this metric needs {name}: {installing('judge')}." for name in ("scipy", "scikit-learn")]
+    assert out[:2] == [
+        f"this metric needs {name}: {optional.installing('judge')}." for name in ("scipy", "scikit-learn")
+    ]
     assert [float(number) for number in out[2].split()] == pytest.approx([0.75, 1])
 
 
@@ -248,22 +205,22 @@ def test_a_difference_of_two_sets_of_examples() -> None:
     stats = pytest.importorskip("scipy.stats")
     generator = np.random.default_rng(0)
     first, second = generator.normal(1, 2, size=200), generator.normal(size=100)
-    made = difference_with_interval(first, second, seed=1)
+    made = intervals.difference_with_interval(first, second, seed=1)
     welch = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
     assert made.mean == pytest.approx(first.mean() - second.mean())
     assert (made.low, made.high) == pytest.approx((welch.low, welch.high), abs=0.1 * (welch.high - welch.low))
     assert (made.n, made.undefined) == (300, 0)
-    assert made == difference_with_interval(first, second, seed=1)
-    turned = difference_with_interval(second, first, seed=1)
+    assert made == intervals.difference_with_interval(first, second, seed=1)
+    turned = intervals.difference_with_interval(second, first, seed=1)
     assert turned.mean == pytest.approx(-made.mean)
-    shifted = difference_with_interval(first + 1, first)  # the sides are drawn apart: no pairs that cancel
+    shifted = intervals.difference_with_interval(first + 1, first)  # the sides are drawn apart: no pairs that cancel
     assert shifted.high - shifted.low > 0.5
 
 
 def test_a_difference_of_few_or_of_equal_values() -> None:
-    constant = difference_with_interval([1.0] * 6, [2.0] * 5)
+    constant = intervals.difference_with_interval([1.0] * 6, [2.0] * 5)
     assert (constant.mean, constant.low, constant.high) == (-1.0, -1.0, -1.0)
-    one = difference_with_interval([1.0], [2.0, 3.0])
+    one = intervals.difference_with_interval([1.0], [2.0, 3.0])
     assert one.mean == -1.5
     assert np.isnan([one.low, one.high]).all()
 
@@ -272,6 +229,119 @@ def test_a_difference_is_covered_where_one_side_is_small() -> None:
     """30 and 8 normal values, 300 times: 95 % less four standard errors (1.3 %) at the least."""
     generator, inside = np.random.default_rng(2), 0
     for seed in range(300):
-        made = difference_with_interval(generator.normal(size=30), generator.normal(size=8), seed=seed, resamples=500)
+        made = intervals.difference_with_interval(
+            generator.normal(size=30), generator.normal(size=8), seed=seed, resamples=500
+        )
         inside += made.low <= 0 <= made.high
     assert inside / 300 > 0.9
+
+
+def draws(n: int, resamples: int, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(0, n, size=(resamples, n))
+
+
+def test_bca_written_out() -> None:
+    means = VALUES[draws(10, 300, 4)].mean(1)
+    normal, mean = NormalDist(), VALUES.mean()
+    z0 = normal.inv_cdf((means < mean).mean() + (means == mean).mean() / 2)
+    centred = VALUES - mean
+    a = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
+    levels = [normal.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))) for z in (normal.inv_cdf(0.05), normal.inv_cdf(0.95))]
+    made = mean_with_interval(VALUES, how="bca", confidence=0.9, seed=4, resamples=300)
+    assert (made.low, made.high) == pytest.approx(tuple(np.quantile(means, levels)), rel=1e-12)
+    assert mean_with_interval([3.0] * 4, how="bca") == Interval(3.0, 3.0, 3.0, 4, 0.0)
+
+
+@pytest.mark.parametrize("how", ["bootstrap", "studentised", "t", "normal"])
+def test_intervals_of_groups_written_out(how: str) -> None:
+    """A group's residual is what it adds to the error of the mean, times the number of groups."""
+    scipy_stats = pytest.importorskip("scipy.stats")
+    groups = [0, 0, 1, 2, 2, 2, 3, 4, 5, 5]
+    sums, counts = np.bincount(groups, weights=VALUES), np.bincount(groups).astype(float)
+    mean, n = VALUES.mean(), 6
+    residuals = (sums - mean * counts) / counts.mean()
+    error = residuals.std(ddof=1) / math.sqrt(n)
+    rows = draws(n, 200, 7)
+    if how == "bootstrap":
+        ends = np.quantile(sums[rows].sum(1) / counts[rows].sum(1), [0.1, 0.9])
+    elif how == "studentised":
+        t = np.array([row.mean() / (row.std(ddof=1) / math.sqrt(n)) if np.ptp(row) else NAN for row in residuals[rows]])
+        assert np.isnan(t).mean() <= 0.001
+        ends = mean - np.quantile(t[~np.isnan(t)], [0.9, 0.1]) * error
+    else:
+        reach = (
+            scipy_stats.t.ppf(0.9, n - 1) * error
+            if how == "t"
+            else NormalDist().inv_cdf(0.9) * residuals.std() / math.sqrt(n)
+        )
+        ends = [mean - reach, mean + reach]
+    made = mean_with_interval(VALUES, how=how, groups=groups, confidence=0.8, seed=7, resamples=200)
+    assert (made.low, made.high) == pytest.approx(tuple(ends), rel=1e-9)
+    assert (made.mean, made.n, made.confidence, made.undefined) == (pytest.approx(mean), 6, 0.8, 0)
+    assert made.std == pytest.approx(VALUES.std())
+
+
+def test_where_few_resamples_are_constant_they_are_left_out() -> None:
+    """Of 5,000 resamples of six values a few are constant: not more than a thousandth."""
+    values = [1.0, 2.0, 3.0, 4.0, 7.0, 11.0]
+    t = np.array(values)[draws(6, 5000, 3)] - np.mean(values)
+    constant = np.ptp(t, axis=1) == 0
+    assert 0 < constant.mean() <= 0.001
+    kept = t[~constant]
+    told = kept.mean(1) / (kept.std(1, ddof=1) / math.sqrt(6))
+    error = np.std(values, ddof=1) / math.sqrt(6)
+    made = mean_with_interval(values, how="studentised", seed=3, resamples=5000)
+    assert (made.low, made.high) == pytest.approx(
+        tuple(np.mean(values) - np.quantile(told, [0.975, 0.025]) * error), rel=1e-9
+    )
+
+
+def test_resamples_are_the_same_however_many_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (
+        mean_with_interval(VALUES, resamples=25),
+        intervals.statistic_with_interval(lambda i: float(VALUES[i].max()), 10, resamples=25),
+    )
+    both = [
+        comparisons.simultaneous(
+            {"a": VALUES, "b": VALUES[::-1], "c": 0 * VALUES}, [("a", "b"), ("a", "c")], resamples=25
+        )
+    ]
+    for cells in (1, 100, 30):
+        monkeypatch.setattr(intervals, "CELLS", cells)
+        monkeypatch.setattr(comparisons, "CELLS", 2 * cells)
+        assert mean_with_interval(VALUES, resamples=25) == whole[0]
+        assert intervals.statistic_with_interval(lambda i: float(VALUES[i].max()), 10, resamples=25) == whole[1]
+        both.append(
+            comparisons.simultaneous(
+                {"a": VALUES, "b": VALUES[::-1], "c": 0 * VALUES}, [("a", "b"), ("a", "c")], resamples=25
+            )
+        )
+    assert all(one == both[0] for one in both)
+
+
+def test_a_statistic_that_is_no_mean() -> None:
+    def largest(rows: Any) -> float:
+        return NAN if 0 in rows else float(VALUES[rows].max())
+
+    found = np.array([largest(row) for row in draws(10, 400, 2)])
+    made = intervals.statistic_with_interval(largest, 10, confidence=0.9, seed=2, resamples=400)
+    low, high = np.quantile(found[~np.isnan(found)], [0.05, 0.95])
+    assert (made.low, made.high, made.std) == pytest.approx((low, high, np.nanstd(found)))
+    assert math.isnan(made.mean)
+    assert (made.n, made.confidence, made.undefined) == (10, 0.9, 0)
+    one = intervals.statistic_with_interval(lambda rows: 4.0, 1)
+    assert (one.mean, one.n, math.isnan(one.low), math.isnan(one.std)) == (4.0, 1, True, True)
+    assert intervals.statistic_with_interval(lambda rows: float(len(rows)), 2) == Interval(2.0, 2.0, 2.0, 2, 0.0)
+
+
+def test_intervals_as_text_and_what_is_counted() -> None:
+    assert str(Interval(1.0, 0.5, 1.5, 3, 0.1)) == "1.000 [0.500, 1.500] (n = 3)"
+    assert str(Interval(1.0, math.nan, math.nan, 1, 0.1, undefined=2)) == "1.000 (n = 1, 2 undefined)"
+    made = mean_with_interval([math.nan, 2.0, math.nan])
+    assert (made.mean, made.n, made.undefined, made.std, math.isnan(made.low)) == (2.0, 1, 2, 0.0, True)
+    none = mean_with_interval([math.nan, math.nan], confidence=0.5)
+    assert (none.n, none.undefined, none.confidence) == (0, 2, 0.5)
+    assert math.isnan(none.mean)
+    assert math.isnan(none.std)
+    assert mean_with_interval([1.0, math.nan, 3.0], groups=["a", "b", "a"]).n == 1
+    assert [column.mean for column in intervals.by_column([[1.0, 5.0], [3.0, 7.0]])] == [2.0, 6.0]

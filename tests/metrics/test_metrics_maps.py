@@ -20,18 +20,17 @@ import mixlens
 from mixlens.base.errors import InputError
 from mixlens.metrics import geometry, mixing_stats
 from mixlens.metrics import raw_and_effective as effective
-from mixlens.types import Map
 
 PAIR = ("The film was dull.", "The plot was not good, and slow.")
 
 
-def made_map(scores: Any, special: tuple[bool, ...] = (), **info: Any) -> Map:
+def made_map(scores: Any, special: tuple[bool, ...] = (), **info: Any) -> mixlens.Map:
     scores = torch.as_tensor(scores, dtype=torch.float64)
     n = scores.shape[-1]
-    return Map(scores, tuple(f"t{i}" for i in range(n)), "made", info, special or (False,) * n)
+    return mixlens.Map(scores, tuple(f"t{i}" for i in range(n)), "made", info, special or (False,) * n)
 
 
-def random_map(n: int = 15, layers: int = 2, **info: Any) -> Map:
+def random_map(n: int = 15, layers: int = 2, **info: Any) -> mixlens.Map:
     scores = torch.rand(layers, n, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return made_map(scores.tril() if info.get("causal") else scores, **info)
 
@@ -107,28 +106,6 @@ def test_an_outlier_is_at_least_so_far_off() -> None:
     assert geometry.outliers(weights, sigma=2.0) == (4,)
     assert geometry.outliers(weights, sigma=2.01) == ()
     assert geometry.outliers(np.ones(4)) == ()
-
-
-def test_outliers_of_norms() -> None:
-    stock = copy.deepcopy(hf_model("bert"))
-    with torch.no_grad():
-        for layer in stock.encoder.layer:
-            layer.attention.output.LayerNorm.weight.copy_(torch.linspace(0.9, 1.1, 32))
-            layer.output.LayerNorm.weight.copy_(torch.linspace(1.1, 0.9, 32))
-        stock.encoder.layer[1].attention.output.LayerNorm.weight[[3, 7]] = torch.tensor([9.0, 8.0], dtype=torch.float64)
-        stock.encoder.layer[1].output.LayerNorm.weight[7] = -6.0
-    plain, odd, _ = geometry.norm_outliers(mixlens.load(stock))
-    assert (plain.first, plain.second, plain.shared) == ((), (), ())
-    assert plain.pearson == pytest.approx(-1)
-    assert np.isnan(plain.pearson_at_outliers)
-    assert (odd.first, odd.second, odd.shared) == ((3, 7), (7,), (7,))
-    weights = [
-        m.weight.detach()
-        for m in (stock.encoder.layer[1].attention.output.LayerNorm, stock.encoder.layer[1].output.LayerNorm)
-    ]
-    assert odd.pearson == pytest.approx(np.corrcoef(*weights)[0, 1])
-    assert odd.pearson_at_outliers == pytest.approx(1)
-    assert geometry.norm_outliers(mixlens.load(stock), sigma=4.0)[1].first == (3,)
 
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
@@ -210,31 +187,6 @@ def test_means_by_distance_written_out(causal: bool) -> None:
             assert means[layer, i, g] == pytest.approx(sum(float(row[j]) for j in places) / len(places))
         else:
             assert np.isnan(means[layer, i, g])
-
-
-def test_a_quantile_resamples_texts() -> None:
-    values, texts = np.array([1.0, 2.0, 3.0, 4.0, 10.0, 20.0]), ["a", "a", "b", "b", "c", "c"]
-    median = mixing_stats.quantile_with_interval(values, texts)
-    assert (median.mean, median.n) == (3.5, 3)
-    assert median.low == 1.0  # the lower median of text a alone
-    assert median.high == 10.0  # that of text c alone
-    assert mixing_stats.quantile_with_interval(values, texts, share=1.0).mean == 20
-    alone = mixing_stats.quantile_with_interval(values, ["a"] * 6)
-    assert (alone.mean, alone.n) == (3.5, 1)
-    assert np.isnan(alone.low)
-
-
-def test_around_the_separator() -> None:
-    trace = mixlens.load("sentiment").trace(PAIR)
-    rolled = mixlens.mix(trace, "alti").rollout()
-    middle = trace.tokens.index("[SEP]")
-    made = mixing_stats.share_around(rolled, reach=2)
-    assert made == pytest.approx(rolled.scores[:, 0, middle - 2 : middle + 3].double().numpy())
-    late = mixing_stats.share_around(rolled, centre=len(trace) - 1, reach=2)
-    assert np.isnan(late[:, 3:]).all()
-    assert not np.isnan(late[:, :3]).any()
-    with pytest.raises(InputError, match="no special token"):
-        mixing_stats.share_around(random_map())
 
 
 def test_means_by_part_of_speech() -> None:
@@ -342,3 +294,54 @@ def test_a_map_that_is_not_finite_is_refused() -> None:
     ):
         with pytest.raises(InputError, match="not finite"):
             measure(broken)
+
+
+def test_quantiles_of_groups_written_out() -> None:
+    values, groups = np.array([3.0, 1.0, 2.0, 10.0, 5.0]), ["a", "a", "b", "c", "c"]
+    generator = np.random.default_rng(3)
+    found = []
+    for _ in range(50):
+        counts = dict(zip("abc", generator.multinomial(3, [1 / 3] * 3), strict=True))
+        drawn = sorted(value for value, group in zip(values, groups, strict=True) for _ in range(counts[group]))
+        found.append(next(value for i, value in enumerate(drawn, 1) if i >= 0.4 * len(drawn)))
+    made = mixing_stats.quantile_with_interval(values, groups, share=0.4, confidence=0.8, seed=3, resamples=50)
+    assert (made.low, made.high) == pytest.approx(tuple(np.quantile(found, [0.1, 0.9])))
+    assert (made.mean, made.n, made.std, made.confidence) == (
+        pytest.approx(np.quantile(values, 0.4)),
+        3,
+        pytest.approx(values.std()),
+        0.8,
+    )
+    alone = mixing_stats.quantile_with_interval(values, ["a"] * 5)
+    assert (alone.mean, alone.n, np.isnan(alone.low), alone.confidence) == (3.0, 1, True, 0.95)
+
+
+def test_shares_around_a_token() -> None:
+    scores = torch.tensor([[[1.0, 2.0, 3.0, 4.0]] * 4, [[0.0, 0.0, 0.0, 0.0]] * 4], dtype=torch.float64)
+    made = mixlens.Map(scores, ("a", "[SEP]", "b", "[SEP]"), "m", {}, (True, True, False, True))
+    told = mixing_stats.share_around(made, reach=2)
+    np.testing.assert_allclose(told[0], [np.nan, 0.1, 0.2, 0.3, 0.4])
+    assert np.isnan(told[1]).all()
+    np.testing.assert_allclose(mixing_stats.share_around(made, centre=3, reach=1)[0], [0.3, 0.4, np.nan])
+    with pytest.raises(InputError, match="no special token behind its first"):
+        mixing_stats.share_around(random_map())
+
+
+def test_features_that_are_outliers_of_both_norms_are_named_in_order() -> None:
+    """Features 1, 8 and 16: not the order in which Python's sets hold them."""
+    stock = copy.deepcopy(hf_model("bert"))
+    layer = stock.encoder.layer[1]
+    with torch.no_grad():
+        for norm, places in (
+            (layer.attention.output.LayerNorm, [16, 8, 1, 30]),
+            (layer.output.LayerNorm, [1, 8, 16, 3]),
+        ):
+            norm.weight.fill_(1.0)
+            norm.weight[places] = 9.0
+    found = geometry.norm_outliers(mixlens.load(stock), sigma=2.0)[1]
+    assert (found.layer, found.first, found.second, found.shared) == (1, (1, 8, 16, 30), (1, 3, 8, 16), (1, 8, 16))
+    first, second = layer.attention.output.LayerNorm.weight.tolist(), layer.output.LayerNorm.weight.tolist()
+    assert found.pearson == pytest.approx(np.corrcoef(first, second)[0, 1])
+    either = [1, 3, 8, 16, 30]
+    expected = np.corrcoef([first[i] for i in either], [second[i] for i in either])[0, 1]
+    assert found.pearson_at_outliers == pytest.approx(expected)

@@ -15,17 +15,9 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens.base.errors import InputError
-from mixlens.metrics import probing, token_training
-from mixlens.metrics.token_identity import (
-    identifiability_across_layers,
-    identified,
-    input_vectors,
-    nearest_token,
-    token_identifiability,
-)
-from mixlens.metrics.token_training import Training
+from mixlens.metrics import probing, token_identity, token_training
 
-QUICK = Training(rate=1e-2, patience=5, epochs=60, batch=64, hidden=32)
+QUICK = token_training.Training(rate=1e-2, patience=5, epochs=60, batch=64, hidden=32)
 
 
 def examples(n: int, d: int, seed: int) -> Any:
@@ -93,7 +85,7 @@ def test_probing_leaves_the_random_numbers_of_others_alone() -> None:
     torch.manual_seed(0)
     probing.online_code(examples(100, 4, 0), [0, 1] * 50)
     texts = [torch.randn(4, 3, generator=torch.Generator().manual_seed(i)) for i in range(8)]
-    token_identifiability(texts, texts, folds=1, training=QUICK)
+    token_identity.token_identifiability(texts, texts, folds=1, training=QUICK)
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -183,34 +175,14 @@ def texts(count: int, d: int, seed: int = 0) -> list[torch.Tensor]:
     return [torch.randn(5 + i % 4, d, generator=generator, dtype=torch.float64) for i in range(count)]
 
 
-@pytest.mark.parametrize("distance", ["cosine", "l2"])
-def test_the_nearest_token_written_out(distance: str) -> None:
-    hidden, inputs = texts(2, 6, 0)[1], texts(2, 6, 1)[1]
-    far = {
-        "cosine": lambda a, b: 1 - float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)),
-        "l2": lambda a, b: math.sqrt(float((a - b) @ (a - b))),
-    }[distance]
-    expected = [min(range(len(inputs)), key=lambda j: far(h, inputs[j])) for h in hidden]
-    assert nearest_token(hidden, inputs, distance=distance).tolist() == expected
-    for offset in (0, 1, -2):
-        places = [i for i in range(len(hidden)) if 0 <= i + offset < len(hidden)]
-        hits = [float(expected[i] == i + offset) for i in places]
-        assert identified(hidden, inputs, distance=distance, offset=offset).tolist() == hits
-
-
 def test_a_token_that_did_not_change_is_identified() -> None:
     inputs = texts(9, 6)
     for distance in ("cosine", "l2"):
-        assert token_identifiability(inputs, inputs, kind="naive", distance=distance).value == 1
+        assert token_identity.token_identifiability(inputs, inputs, kind="naive", distance=distance).value == 1
     shifted = [x.roll(-1, 0) for x in inputs]  # each position holds its right neighbour
-    assert token_identifiability(shifted, inputs, kind="naive", offset=1).value == 1
-    assert token_identifiability(shifted, inputs, kind="naive").value < 0.2
-    assert identified(inputs[0], inputs[0], offset=9).size == 0
-
-
-def test_two_equal_tokens_are_no_mistake() -> None:
-    inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    assert identified(inputs, inputs).tolist() == [1, 1, 1]
+    assert token_identity.token_identifiability(shifted, inputs, kind="naive", offset=1).value == 1
+    assert token_identity.token_identifiability(shifted, inputs, kind="naive").value < 0.2
+    assert token_identity.identified(inputs[0], inputs[0], offset=9).size == 0
 
 
 @pytest.mark.parametrize("distance", ["cosine", "l2"])
@@ -219,8 +191,8 @@ def test_what_a_matrix_hides_a_matrix_finds(distance: str) -> None:
     inputs = texts(40, 6)
     turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)).Q
     hidden = [x @ turn for x in inputs]
-    naive = token_identifiability(hidden, inputs, kind="naive", distance=distance)
-    linear = token_identifiability(hidden, inputs, distance=distance, folds=2, training=QUICK)
+    naive = token_identity.token_identifiability(hidden, inputs, kind="naive", distance=distance)
+    linear = token_identity.token_identifiability(hidden, inputs, distance=distance, folds=2, training=QUICK)
     assert naive.value < 0.5
     assert linear.value > 0.9
     assert linear.rate.low <= linear.value <= linear.rate.high
@@ -232,7 +204,7 @@ def test_what_is_bent_needs_an_mlp() -> None:
     inputs = texts(80, 2)
     hidden = [torch.stack([x[:, 0], x[:, 1] + x[:, 0] ** 2], -1) for x in inputs]
     linear, mlp = (
-        token_identifiability(hidden, inputs, kind=kind, distance="l2", folds=1, training=QUICK)
+        token_identity.token_identifiability(hidden, inputs, kind=kind, distance="l2", folds=1, training=QUICK)
         for kind in ("linear", "mlp")
     )
     assert mlp.value > linear.value + 0.1
@@ -245,13 +217,13 @@ def test_a_g_of_one_layer_on_another() -> None:
         for s in (1, 2)
     ]
     layers = [[x @ turn for x in inputs] for turn in (turns[0], turns[0], turns[1])]
-    made = identifiability_across_layers(layers, inputs, folds=1, training=QUICK)
+    made = token_identity.identifiability_across_layers(layers, inputs, folds=1, training=QUICK)
     assert [len(row) for row in made] == [3, 3, 3]
     assert made[0][1].value == made[0][0].value > 0.9
     assert made[0][2].value < 0.5
-    assert made[2][2] == token_identifiability(layers[2], inputs, folds=1, training=QUICK)
+    assert made[2][2] == token_identity.token_identifiability(layers[2], inputs, folds=1, training=QUICK)
     with pytest.raises(InputError, match="no layer is its own"):
-        identifiability_across_layers(layers, inputs, kind="naive")
+        token_identity.identifiability_across_layers(layers, inputs, kind="naive")
 
 
 @pytest.mark.parametrize("offset", [-2, 1, 3])
@@ -260,7 +232,10 @@ def test_a_neighbour_is_found_by_training_for_it(offset: int) -> None:
     inputs = [*texts(40, 6), *(x[:2] for x in texts(3, 6, 5))]
     turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)).Q
     hidden = [x.roll(-offset, 0) @ turn for x in inputs]
-    found, own = (token_identifiability(hidden, inputs, offset=o, folds=1, training=QUICK).value for o in (offset, 0))
+    found, own = (
+        token_identity.token_identifiability(hidden, inputs, offset=o, folds=1, training=QUICK).value
+        for o in (offset, 0)
+    )
     assert found > 0.9
     assert own < 0.5
 
@@ -268,7 +243,7 @@ def test_a_neighbour_is_found_by_training_for_it(offset: int) -> None:
 def test_half_precision_is_no_trouble() -> None:
     inputs = texts(10, 4)
     half = [x.bfloat16() for x in inputs]
-    made = token_identifiability(half, half, folds=1, training=QUICK)
+    made = token_identity.token_identifiability(half, half, folds=1, training=QUICK)
     assert made.value > 0.5
 
 
@@ -276,11 +251,11 @@ def test_input_vectors_of_a_model() -> None:
     trace = loaded("bert").trace(input_ids=ids(5))
     model = trace.model.hf_model
     word = model.get_input_embeddings()(torch.tensor(trace.input_ids)).detach()
-    torch.testing.assert_close(input_vectors(trace, embedding="word"), word)
-    torch.testing.assert_close(input_vectors(trace, embedding="after"), trace.hidden_states[0])
+    torch.testing.assert_close(token_identity.input_vectors(trace, embedding="word"), word)
+    torch.testing.assert_close(token_identity.input_vectors(trace, embedding="after"), trace.hidden_states[0])
     table = model.embeddings
     summed = word + table.position_embeddings.weight[:5] + table.token_type_embeddings.weight[0]
-    torch.testing.assert_close(input_vectors(trace), summed.detach())
+    torch.testing.assert_close(token_identity.input_vectors(trace), summed.detach())
     torch.testing.assert_close(model.embeddings.LayerNorm(summed), trace.hidden_states[0])
 
 
@@ -288,9 +263,11 @@ def test_deeper_layers_of_a_real_model_keep_less() -> None:
     traces = mixlens.load("agreement").trace(
         ["The keys to the cabinet [MASK] rusty.", "The dogs near the car [MASK] old."]
     )
-    inputs = [input_vectors(trace, embedding="after") for trace in traces]
+    inputs = [token_identity.input_vectors(trace, embedding="after") for trace in traces]
     rates = [
-        token_identifiability([trace.hidden_states[layer] for trace in traces], inputs, kind="naive").value
+        token_identity.token_identifiability(
+            [trace.hidden_states[layer] for trace in traces], inputs, kind="naive"
+        ).value
         for layer in range(5)
     ]
     assert rates[0] == 1
@@ -309,7 +286,7 @@ def test_deeper_layers_of_a_real_model_keep_less() -> None:
 )
 def test_what_cannot_be_identified_is_refused(hidden: Any, inputs: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        token_identifiability(hidden, inputs, **options)
+        token_identity.token_identifiability(hidden, inputs, **options)
 
 
 def test_the_papers_training_is_the_default() -> None:
@@ -335,15 +312,96 @@ def test_training_stops_when_other_texts_are_served_worse_and_worse(
     monkeypatch.setattr(token_training, "_loss", counted)
     training = token_training.Training(rate=0.01, batch=20, patience=patience, epochs=40)
     torch.manual_seed(0)
-    g = token_training.fitted((x, x), (x, -x), kind="linear", distance="l2", training=training)
+    g = token_training.fit((x, x), (x, -x), kind="linear", distance="l2", training=training).g
     assert len(judged) == 1 + patience
     assert judged == sorted(judged)
     assert float(loss(g(x), -x, "l2")) == pytest.approx(judged[0])  # as it was after the first epoch
 
 
-def test_a_fifth_is_held_out_of_what_a_probe_learns_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[tuple[int, int]] = []
-    monkeypatch.setattr(probing, "_epoch", lambda probe, optimizer, x, y: sizes.append((len(x), len(y))))
-    x, y = torch.randn(30, 4), torch.arange(30) % 2
-    probing._code(x, y, x[:7], y[:7], 2, 1, 1)
-    assert sizes == [(24, 24)]
+def test_compression_from_losses() -> None:
+    uniform = 10 * math.log2(3)
+    first = 2 * math.log2(3)
+    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2) == pytest.approx(
+        uniform / (first + 3 / math.log(2))
+    )
+    assert probing.compression([1.0, 2.0], n=10, classes=3, first=2, variant="released") == pytest.approx(
+        uniform / (first + 3)
+    )
+
+
+def test_portions() -> None:
+    assert probing.blocks(10, (20, 50, 100)) == [(2, 2, 5), (5, 5, 10)]
+    assert probing.blocks(10, (1, 50, 100)) == [(1, 1, 5), (5, 5, 10)]
+    assert probing.blocks(7, (30, 60, 100), variant="released") == [(2, 2, 4), (4, 4, 6)]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "l2"])
+@pytest.mark.parametrize("offset", [-2, -1, 0, 1, 3, 9])
+def test_a_token_is_identified_where_none_is_nearer(distance: str, offset: int) -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    inputs[4] = inputs[2]  # an equal vector counts as the token's own
+    hidden = inputs + 0.7 * torch.randn(6, 4, generator=generator, dtype=torch.float64)
+
+    def far(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float((a - b).norm()) if distance == "l2" else 1 - float(a @ b / a.norm() / b.norm())
+
+    table = [[far(one, other) for other in inputs] for one in hidden]
+    expected = [float(table[i][i + offset] <= min(table[i]) + 1e-12) for i in range(6) if 0 <= i + offset < 6]
+    assert token_identity.identified(hidden, inputs, distance=distance, offset=offset).tolist() == expected
+    assert token_identity.nearest_token(hidden, inputs, distance=distance).tolist() == [
+        int(np.argmin(row)) for row in table
+    ]
+
+
+def test_distances_that_rounding_alone_tells_apart_are_equal() -> None:
+    """Relative to large distances, absolute for small ones."""
+    hidden = torch.zeros(2, 2, dtype=torch.float64)
+
+    def found(own: float, other: float) -> float:
+        inputs = torch.tensor([[own, 0.0], [0.0, other]], dtype=torch.float64)
+        return float(token_identity.identified(hidden, inputs, distance="l2")[0])
+
+    assert found(1e6 * (1 + 5e-13), 1e6) == 1
+    assert found(1e6 * (1 + 5e-12), 1e6) == 0
+    assert found(5e-13, 0.0) == 1
+    assert found(5e-12, 0.0) == 0
+
+
+def test_texts_are_split_to_train_to_stop_and_to_test() -> None:
+    """70 %, 15 % and 15 % of 20 texts, in orders drawn by the seeds; `share` is of those to train."""
+    hidden = texts(20, 4)
+    orders = [np.random.default_rng(seed).permutation(20) for seed in (5, 6)]
+    made = token_identity.token_identifiability(
+        hidden, hidden, folds=2, seed=5, training=token_training.Training(epochs=2)
+    )
+    tested = np.concatenate([order[17:] for order in orders])
+    counts = {int(text): int((tested == text).sum()) * len(hidden[text]) for text in np.unique(tested)}
+    assert {text: count for text, _, count in made.by_text} == counts
+    assert (made.epochs, len(made.by_fold)) == ((2, 2), 2)
+    for share, size in ((1.0, 14), (0.5, 7), (0.01, 1)):
+        options: dict[str, Any] = {"share": share, "seed": 5, "training": token_training.Training(epochs=1)}
+        train, test = token_identity.train_and_test_rates(hidden, hidden, **options)
+        assert [text for text, *_ in train.by_text] == sorted(orders[0][:size])
+        assert [text for text, *_ in test.by_text] == sorted(orders[0][17:])
+
+
+def test_the_naive_g_is_tested_on_all_texts() -> None:
+    inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+    hidden = torch.tensor(
+        [[3.0, 0.1], [1.0, 1.5], [0.1, 4.0]]
+    )  # of the inputs the first and the third point the same way
+    naive = token_identity.token_identifiability([hidden, hidden], [inputs, hidden], kind="naive", confidence=0.9)
+    assert (naive.by_text, naive.by_fold, naive.epochs) == (((0, 2, 3), (1, 3, 3)), (5 / 6,), ())
+    assert (naive.rate.n, naive.rate.confidence, naive.value) == (2, 0.9, pytest.approx(5 / 6))
+
+
+def test_a_gpu_trains_as_many_as_its_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number that it holds stands in for the GPU: searches and folds are cut where it says, and the rates are the same."""
+    hidden = texts(20, 4)
+    searches = [token_identity.Search(hidden, hidden), token_identity.Search(hidden, hidden, share=0.5)]
+    options: dict[str, Any] = {"kind": "linear", "distance": "l2", "folds": 3, "seed": 5}
+    options["training"] = token_training.Training(rate=1e-2, epochs=3)
+    alone = token_identity.identified_rates(searches, **options)
+    monkeypatch.setattr(token_identity.fast, "trained_at_once", lambda device, size: 4)
+    assert token_identity.identified_rates(searches, **options) == alone

@@ -12,14 +12,9 @@ from conftest import hf_model, ids
 
 import mixlens
 from mixlens.base.errors import InputError
-from mixlens.metrics import removal_curves
-from mixlens.metrics.agreement import spearman
-from mixlens.metrics.faithfulness import aopc, blank_out_faithfulness, blanked_units, comprehensiveness, course_of
-from mixlens.metrics.plausibility import ranked, rationale_auprc, rationale_f1
-from mixlens.metrics.removal_curves import aopc_bounds, decision_flip, insertion, naopc
+from mixlens.metrics import agreement, faithfulness, plausibility, removal_curves
 from mixlens.metrics.subsets import halves, held_out_subsets, lds
-from mixlens.scoring import removal
-from mixlens.scoring.targets import resolve
+from mixlens.scoring import removal, targets
 
 TEXT = "The plot was not dull, and the music was good."
 GAP = "The keys to the cabinet [MASK] rusty."
@@ -66,7 +61,7 @@ def test_insertion_written_out(review: Any) -> None:
     order = in_order(review, scores, {0, len(review) - 1})
     kept = [order[: round(percent * len(order) / 100)] for percent in range(0, 101, 10)]
     expected = [float(classes(review, set(order) - set(top)).softmax(-1)[label]) for top in kept]
-    assert insertion(review, scores) == pytest.approx(np.mean(expected), abs=1e-12)
+    assert removal_curves.insertion(review, scores) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
 def test_the_decision_flips_where_another_class_has_the_highest_logit(review: Any) -> None:
@@ -75,10 +70,10 @@ def test_the_decision_flips_where_another_class_has_the_highest_logit(review: An
         scores = noise(review, seed)
         order = in_order(review, scores, {0, len(review) - 1})
         flips = [k for k in range(1, len(order) + 1) if int(classes(review, set(order[:k])).argmax()) != label]
-        assert decision_flip(review, scores) == (flips[0] / len(order) if flips else 1.0)
-        found.add(decision_flip(review, scores))
+        assert removal_curves.decision_flip(review, scores) == (flips[0] / len(order) if flips else 1.0)
+        found.add(removal_curves.decision_flip(review, scores))
     assert len(found) > 1
-    assert np.isnan(decision_flip(review, scores, target=1 - label))  # the model does not decide so
+    assert np.isnan(removal_curves.decision_flip(review, scores, target=1 - label))  # the model does not decide so
 
 
 def test_with_a_foil_the_decision_is_between_the_two(gap: Any) -> None:
@@ -86,7 +81,7 @@ def test_with_a_foil_the_decision_is_between_the_two(gap: Any) -> None:
     order = in_order(gap, scores, {0, len(gap) - 1, gap.query})
     leads = [float(torch.diff(at_the_gap(gap, set(order[:k]), ("was", "were")))) for k in range(1, len(order) + 1)]
     flips = [k for k, lead in enumerate(leads, 1) if lead <= 0]
-    assert decision_flip(gap, scores, **PAIR) == (flips[0] / len(order) if flips else 1.0)
+    assert removal_curves.decision_flip(gap, scores, **PAIR) == (flips[0] / len(order) if flips else 1.0)
 
 
 def test_the_probability_is_among_target_and_foil(gap: Any) -> None:
@@ -94,7 +89,7 @@ def test_the_probability_is_among_target_and_foil(gap: Any) -> None:
     order = in_order(gap, scores, {0, len(gap) - 1, gap.query})
     whole = float(at_the_gap(gap, set(), ("were", "was")).softmax(-1)[0])
     first = float(at_the_gap(gap, {order[0]}, ("were", "was")).softmax(-1)[0])
-    made = comprehensiveness(gap, scores, percents=(1,), **PAIR)
+    made = faithfulness.comprehensiveness(gap, scores, percents=(1,), **PAIR)
     assert made.points == pytest.approx((0.0, whole - first), abs=1e-12)
 
 
@@ -110,24 +105,24 @@ def test_normalised_aopc_lies_between_the_best_and_the_worst_order(monkeypatch: 
         for gone in combinations(movable, k)
     }
     every = [np.mean([falls[frozenset(order[:k])] for k in range(1, n - 1)]) for order in permutations(movable)]
-    course = course_of(trace, np.zeros(n))
-    with monkeypatch.context() as patch:
-        patch.setattr(removal_curves, "_best", None)  # no beam is asked
-        assert aopc_bounds(course, beam=1) == pytest.approx((min(every), max(every)), abs=1e-12)
+    course = faithfulness.course_of(trace, np.zeros(n))
+    assert removal_curves.aopc_bounds(course, beam=1) == pytest.approx(
+        (min(every), max(every)), abs=1e-12
+    )  # no beam is asked
     best = max(permutations(movable), key=lambda order: np.mean([falls[frozenset(order[:k])] for k in range(1, n - 1)]))
     scores = np.zeros(n)
     scores[list(best)] = range(len(best), 0, -1)
-    assert naopc(trace, scores) == pytest.approx(1.0, abs=1e-9)
-    assert naopc(trace, -scores) == pytest.approx(
+    assert removal_curves.naopc(trace, scores) == pytest.approx(1.0, abs=1e-9)
+    assert removal_curves.naopc(trace, -scores) == pytest.approx(
         (np.mean([falls[frozenset(best[-k:])] for k in range(1, n - 1)]) - min(every)) / (max(every) - min(every)),
         abs=1e-9,
     )
     monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 4)
-    assert aopc_bounds(course, beam=1000) == pytest.approx((min(every), max(every)), abs=1e-12)
-    narrow = aopc_bounds(course, beam=1)
+    assert removal_curves.aopc_bounds(course, beam=1000) == pytest.approx((min(every), max(every)), abs=1e-12)
+    narrow = removal_curves.aopc_bounds(course, beam=1)
     assert min(every) - 1e-12 <= narrow[0] <= narrow[1] <= max(every) + 1e-12
     with pytest.raises(InputError, match="at least 1, not 0"):
-        naopc(trace, scores, beam=0)
+        removal_curves.naopc(trace, scores, beam=0)
 
 
 def test_an_order_that_passes_the_bounds_widens_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +131,18 @@ def test_an_order_that_passes_the_bounds_widens_them(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(removal_curves, "_best", lambda course, replacement, beam, sign: sign * 0.5)
     monkeypatch.setattr(removal_curves, "EXHAUSTIVE", 0)
     drawn = [noise(trace, seed) for seed in range(6)]
-    orders = [course_of(trace, scores) for scores in drawn]
+    orders = [faithfulness.course_of(trace, scores) for scores in drawn]
     falls = [removal_curves.mean_fall(one, "delete") for one in orders]
     assert min(falls) < 0.5 < max(falls)
-    bounds = aopc_bounds(orders[0], orders=orders)
+    bounds = removal_curves.aopc_bounds(orders[0], orders=orders)
     assert bounds == pytest.approx((min(falls), max(falls)), abs=1e-12)
-    values = [naopc(trace, scores, bounds=bounds) for scores in drawn]
+    values = [removal_curves.naopc(trace, scores, bounds=bounds) for scores in drawn]
     assert (min(values), max(values)) == pytest.approx((0.0, 1.0), abs=1e-12)
     assert values == pytest.approx([(fall - min(falls)) / (max(falls) - min(falls)) for fall in falls], abs=1e-9)
-    assert {naopc(trace, scores) for scores in drawn} <= {0.0, 1.0}  # each alone passes the one bound that there is
+    assert {removal_curves.naopc(trace, scores) for scores in drawn} <= {
+        0.0,
+        1.0,
+    }  # each alone passes the one bound that there is
 
 
 def test_lds_written_out(gap: Any) -> None:
@@ -158,7 +156,7 @@ def test_lds_written_out(gap: Any) -> None:
         were, was = at_the_gap(gap, gone, ("were", "was"))
         odds.append(float(were - was))
     assert subsets.log_odds == pytest.approx(odds, abs=1e-6)
-    assert lds(gap, scores, count=20, **PAIR) == pytest.approx(spearman(sums, odds), abs=1e-9)
+    assert lds(gap, scores, count=20, **PAIR) == pytest.approx(agreement.spearman(sums, odds), abs=1e-9)
     assert lds(gap, scores, subsets=subsets) == lds(gap, scores, count=20, **PAIR)
 
 
@@ -228,16 +226,20 @@ def test_log_odds_stay_finite_where_a_probability_is_one() -> None:
 
 def test_by_magnitude_the_largest_absolute_score_goes_first(review: Any) -> None:
     scores = noise(review)
-    for measure in (aopc, comprehensiveness):
+    for measure in (faithfulness.aopc, faithfulness.comprehensiveness):
         assert measure(review, scores, ranking="magnitude") == measure(review, np.abs(scores))
-    assert insertion(review, scores, ranking="magnitude") == insertion(review, np.abs(scores))
+    assert removal_curves.insertion(review, scores, ranking="magnitude") == removal_curves.insertion(
+        review, np.abs(scores)
+    )
     marks = [0, 1, 0, 1] + [0] * (len(review) - 4)
-    for judge in (rationale_auprc, rationale_f1):
+    for judge in (plausibility.rationale_auprc, plausibility.rationale_f1):
         assert judge(scores, marks, ranking="magnitude") == judge(np.abs(scores), marks)
     blanked = mixlens.attribute(review, "blank_out", replacement="unk").scores
-    assert blank_out_faithfulness(review, scores, ranking="magnitude") == spearman(np.abs(scores), blanked.abs())
+    assert faithfulness.blank_out_faithfulness(review, scores, ranking="magnitude") == agreement.spearman(
+        np.abs(scores), blanked.abs()
+    )
     with pytest.raises(InputError, match="unknown ranking 'absolute'"):
-        ranked(scores, "absolute")
+        plausibility.ranked(scores, "absolute")
 
 
 def test_blank_out_without_special_tokens_is_over_what_can_be_taken_away(gap: Any) -> None:
@@ -245,9 +247,9 @@ def test_blank_out_without_special_tokens_is_over_what_can_be_taken_away(gap: An
     scores = noise(gap)
     blanked = mixlens.attribute(gap, "blank_out", replacement="unk", **PAIR).scores
     places = [i for i in range(len(gap)) if not gap.special[i] and i != gap.query]
-    expected = spearman(scores[places], blanked[places])
-    assert blank_out_faithfulness(gap, scores, keep_special=False, **PAIR) == expected
-    assert blank_out_faithfulness(gap, scores, keep_special=False, blanked=blanked) == expected
+    expected = agreement.spearman(scores[places], blanked[places])
+    assert faithfulness.blank_out_faithfulness(gap, scores, keep_special=False, **PAIR) == expected
+    assert faithfulness.blank_out_faithfulness(gap, scores, keep_special=False, blanked=blanked) == expected
 
 
 def split_words() -> Any:
@@ -260,14 +262,14 @@ def split_words() -> Any:
 def test_words_go_as_a_whole() -> None:
     trace = split_words()
     scores = noise(trace)
-    course = course_of(trace, scores, unit="word")
+    course = faithfulness.course_of(trace, scores, unit="word")
     words = [positions for _, positions in trace.words if not trace.special[positions[0]]]
     assert sorted(course.order) == sorted(words)
     totals = [sum(scores[i] for i in unit) for unit in course.order]
     assert totals == sorted(totals, reverse=True)
     label = int(trace.logits.argmax())
     whole, without = (float(classes(trace, gone).softmax(-1)[label]) for gone in (set(), set(course.order[0])))
-    made = comprehensiveness(trace, scores, percents=(1,), unit="word")
+    made = faithfulness.comprehensiveness(trace, scores, percents=(1,), unit="word")
     assert made.points[1] == pytest.approx(whole - without, abs=1e-12)
 
 
@@ -286,21 +288,23 @@ def test_words_are_blanked_as_a_whole() -> None:
         words = [positions for _, positions in trace.words if keep or not trace.special[positions[0]]]
         changes = [probability(()) - probability(word) for word in words]
         sums = [sum(scores[i] for i in word) for word in words]
-        made = blank_out_faithfulness(trace, scores, unit="word", keep_special=keep)
-        assert made == pytest.approx(spearman(sums, changes), abs=1e-12)
-        assert made != blank_out_faithfulness(trace, scores, keep_special=keep)
-        at_hand = blanked_units(trace, unit="word", keep_special=keep)
-        assert blank_out_faithfulness(trace, scores, unit="word", keep_special=keep, blanked=at_hand) == made
-        by_size = blanked_units(trace, unit="word", keep_special=keep, absolute=True)
+        made = faithfulness.blank_out_faithfulness(trace, scores, unit="word", keep_special=keep)
+        assert made == pytest.approx(agreement.spearman(sums, changes), abs=1e-12)
+        assert made != faithfulness.blank_out_faithfulness(trace, scores, keep_special=keep)
+        at_hand = faithfulness.blanked_units(trace, unit="word", keep_special=keep)
+        assert (
+            faithfulness.blank_out_faithfulness(trace, scores, unit="word", keep_special=keep, blanked=at_hand) == made
+        )
+        by_size = faithfulness.blanked_units(trace, unit="word", keep_special=keep, absolute=True)
         assert by_size.tolist() == np.abs(at_hand).tolist()
         assert removal.by_unit(at_hand, words) == pytest.approx(changes, abs=1e-12)  # float64, another batch
     of_tokens = mixlens.attribute(trace, "blank_out", replacement="unk").scores
-    assert blanked_units(trace).tolist() == of_tokens.double().tolist()
+    assert faithfulness.blanked_units(trace).tolist() == of_tokens.double().tolist()
 
 
 def test_sentences_are_units_too() -> None:
     trace = mixlens.load("sentiment").trace("The plot was dull. But the music was good! And so")
-    units = removal.removable_units(trace, resolve(trace), "sentence")
+    units = removal.removable_units(trace, targets.resolve(trace), "sentence")
     assert [trace.tokens[unit[-1]] for unit in units[:2]] == [".", "!"]
     assert [i for unit in units for i in unit] == [i for i in range(len(trace)) if not trace.special[i]]
     with pytest.raises(InputError, match="unknown unit 'phrase'"):
@@ -310,7 +314,7 @@ def test_sentences_are_units_too() -> None:
 def test_gaps_are_filled_with_the_most_probable_other_token(gap: Any) -> None:
     """A word is masked, and the model's own best other guess stands in its place; at some places its best guess is the word."""
     model, repeated = gap.model, 0
-    target = resolve(gap, "were", foil="was", score="log_probability")
+    target = targets.resolve(gap, "were", foil="was", score="log_probability")
     for place in [i for i in range(len(gap)) if not gap.special[i] and i != gap.query]:
         masked, filled = list(gap.input_ids), list(gap.input_ids)
         masked[place] = model.tokenizer.mask_token_id
@@ -328,16 +332,16 @@ def test_gaps_are_filled_with_the_most_probable_other_token(gap: Any) -> None:
 
 def test_a_classifier_cannot_fill_gaps(review: Any, gap: Any) -> None:
     with pytest.raises(InputError, match="needs a masked language model, and 'sentiment' is none"):
-        aopc(review, noise(review), replacement="infill")
+        faithfulness.aopc(review, noise(review), replacement="infill")
     with pytest.raises(InputError, match="their vocabularies differ"):
-        aopc(review, noise(review), replacement=removal.Infill(gap.model))
+        faithfulness.aopc(review, noise(review), replacement=removal.Infill(gap.model))
 
 
 def test_spans_are_read_without_the_padding_of_their_batch() -> None:
     """Texts of several lengths share a pass; a probability over positions counts those of the text alone."""
     model = mixlens.load(hf_model("bert", head="AutoModelForQuestionAnswering"))
     trace = model.trace(input_ids=ids(9))
-    target = resolve(trace, (1, 2), score="log_probability")
+    target = targets.resolve(trace, (1, 2), score="log_probability")
     gone = [[], [5], [5, 6], [4, 6, 7]]
     together = removal.outcomes(trace, gone, target)
     alone = [float(removal.outcomes(trace, [one], target)[0]) for one in gone]
