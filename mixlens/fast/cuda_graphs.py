@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..layer.weights import is_plain
 from ..model.kept import module_state
-from ..model.passes import modules_of
+from ..model.parts import modules_of
 from ..types import LayerTrace, tensors_of
 from .switch import is_off
 

@@ -1,11 +1,11 @@
 """Example -> Trace. The only folder that knows transformers, hooks and accelerate.
 
 families words wrappers offload     what differs between models; subwords; wrappers; where weights are
-kept parts                          the store of a model; the modules of its layers
-attention passes record seam        attention weights; locks, modes and hooks; one pass recorded; the attention registry
-stock own_attention runner          the call itself; the proof that our attention is the model's; one runner for every pass
-encode vocabulary tracing           text in; tokens by name; traces
-    rerun predict                       the model again with something changed; what it predicts
+kept parts user_code                the store of a model; the modules of its layers; whose code acts in them
+attention passes record             attention weights; one call: locks, modes, hooks; one pass recorded
+seam                                our function in the attention registry, its proof, and one runner for every pass
+encode chat vocabulary tracing      text in; conversations; tokens by name; traces
+    rows rerun predict                  a row of a batch alone; the model again with something changed; what it predicts
 quantized placing                   packed weights; devices
 model loading                       `Model` and `load`
 """
@@ -17,20 +17,8 @@ from typing import Any
 
 # The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`, `mixlens.model.Model`.
 FILES = (
-    *(
-        "loading",
-        "model",
-        "rerun",
-        "predict",
-        "tracing",
-        "encode",
-        "runner",
-        "own_attention",
-        "seam",
-        "record",
-        "passes",
-    ),
-    *("parts", "vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
+    *("loading", "model", "rerun", "predict", "tracing", "encode", "seam", "record", "passes", "parts", "user_code"),
+    *("vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),
 )
 
 

@@ -43,15 +43,10 @@ def attention_weights(
     logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
-    if mask is not None and mask.dtype == torch.bool:
-        return _masked_softmax(logits, mask, weights)
-    return torch.softmax(logits if mask is None else logits + mask, -1, out=weights)
-
-
-def _masked_softmax(logits: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
-    """softmax under a mask of booleans, in memory that is there, else with a graph and nothing in place."""
+    if mask is None or mask.dtype != torch.bool:
+        return torch.softmax(logits if mask is None else logits + mask, -1, out=weights)
     somewhere = mask.any(-1, keepdim=True)  # a row that may look nowhere would be 0 / 0, and so would its gradient
-    if weights is None:
+    if weights is None:  # with a graph, so nothing in place
         return logits.masked_fill(~mask & somewhere, float("-inf")).softmax(-1) * somewhere
     return torch.softmax(logits.masked_fill_(~mask & somewhere, float("-inf")), -1, out=weights).mul_(somewhere)
 
@@ -75,28 +70,14 @@ def looks_ahead(layer: LayerTrace) -> bool:
 def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
     """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout.
 
-    Infinity, which equals no value, where the width does not fit the layout.
+    "heads": query, key and value of one head stand side by side, then those of the next head. "qkv": the queries of all heads
+    stand first, then the keys, then the values. Else the module makes the values alone. Infinity, which equals no value, where
+    the width does not fit the layout.
     """
-    values = LAYOUTS.get(part.value_layout, _all_columns)(output, *value.shape)
-    return torch.full_like(value, float("inf")) if values is None else values.transpose(0, 1)
-
-
-def _third_of_each_head(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
-    """Query, key and value of one head stand side by side, then those of the next head."""
-    return output.view(n, heads, 3 * e)[..., -e:] if output.shape[-1] == 3 * heads * e else None
-
-
-def _last_columns(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
-    """The queries of all heads stand first, then the keys, then the values."""
-    return output[..., -heads * e :].view(n, heads, e) if output.shape[-1] > heads * e else None
-
-
-def _all_columns(output: Tensor, heads: int, n: int, e: int) -> Tensor | None:
-    """The module makes the values alone."""
-    return output.view(n, heads, e) if output.shape[-1] == heads * e else None
-
-
-LAYOUTS = {
-    "heads": _third_of_each_head,
-    "qkv": _last_columns,
-}  # layout: the values [pos key_head e], None where they do not fit
+    (heads, n, e), width = value.shape, output.shape[-1]
+    if part.value_layout == "heads" and width == 3 * heads * e:
+        return output.view(n, heads, 3 * e)[..., -e:].transpose(0, 1)
+    fits = width > heads * e if part.value_layout == "qkv" else width == heads * e
+    if part.value_layout == "heads" or not fits:
+        return torch.full_like(value, float("inf"))
+    return output[..., -heads * e :].view(n, heads, e).transpose(0, 1)

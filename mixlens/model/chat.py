@@ -42,11 +42,18 @@ def encode_chat(model: Model, chat: Chat) -> Encoded:
     messages = _checked(chat)
     text = _rendered(model, messages)
     spans = _content_spans(model, messages, text)
-    coded = _coded(model, text)
+    if not getattr(model.tokenizer, "is_fast", False):
+        raise InputError(
+            f"the tokenizer of {model.name!r} does not tell which characters a token has, so a chat's words cannot be told from "
+            "its template. Give the text that the template makes (mixlens.chat_text) as a text."
+        )
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}  # the template has them
+    coded = model.tokenizer(text, **options)
     ids, offsets = tuple(map(int, coded["input_ids"])), tuple(map(tuple, coded["offset_mapping"]))
-    owners = _owners(offsets, spans, text)
+    owners = [_owner(start, stop, spans, text) for start, stop in offsets]
     names = model.tokens(ids)
     sequences = tuple(None if owner is None else 0 for owner in owners)
+    places = [tuple(place for place, one in enumerate(owners) if one == number) for number in range(len(messages))]
     special = zip(special_among(model, ids), owners, strict=True)
     return Encoded(
         input_ids=ids,
@@ -58,22 +65,8 @@ def encode_chat(model: Model, chat: Chat) -> Encoded:
         text=text,
         offsets=offsets,
         sequences=sequences,
-        turns=tuple((message["role"], _positions(owners, number)) for number, message in enumerate(messages)),
+        turns=tuple((message["role"], own) for message, own in zip(messages, places, strict=True)),
     )
-
-
-def _positions(owners: Sequence[int | None], number: int) -> tuple[int, ...]:
-    return tuple(place for place, owner in enumerate(owners) if owner == number)
-
-
-def _coded(model: Model, text: str) -> Any:
-    if not getattr(model.tokenizer, "is_fast", False):
-        raise InputError(
-            f"the tokenizer of {model.name!r} does not tell which characters a token has, so a chat's words cannot be told from "
-            "its template. Give the text that the template makes (mixlens.chat_text) as a text."
-        )
-    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}  # the template has them
-    return model.tokenizer(text, **options)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -83,19 +76,15 @@ def _checked(chat: Chat) -> list[dict[str, str]]:
     """The messages, refused where one has no role, no content, or is no text."""
     if not isinstance(chat.messages, tuple) or not chat.messages:
         raise InputError('a chat is a list of messages as [{"role": "user", "content": "..."}], with at least one.')
-    return [_checked_message(number, message) for number, message in enumerate(chat.messages, 1)]
-
-
-def _checked_message(number: int, message: Any) -> dict[str, str]:
-    if not isinstance(message, Mapping) or not all(map(_is_part, (message.get("role"), message.get("content")))):
-        raise InputError(
-            f'message {number} is not {{"role": "user", "content": "..."}} with two texts, but {message!r:.80}.'
-        )
-    return {"role": message["role"], "content": message["content"]}
-
-
-def _is_part(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and is_text(value)
+    checked = []
+    for number, message in enumerate(chat.messages, 1):
+        given = [message.get("role"), message.get("content")] if isinstance(message, Mapping) else [None]
+        if not all(isinstance(part, str) and part.strip() and is_text(part) for part in given):
+            raise InputError(
+                f'message {number} is not {{"role": "user", "content": "..."}} with two texts, but {message!r:.80}.'
+            )
+        checked.append({"role": message["role"], "content": message["content"]})
+    return checked
 
 
 # --- the template -----------------------------------------------------------------------------------------------------
@@ -128,40 +117,26 @@ def refuse_no_template(model: Model) -> None:
 def _content_spans(model: Model, messages: Sequence[Mapping[str, str]], text: str) -> list[Span]:
     """The characters of each message in the text. The template's own text is found by filling it with other contents; a
     template that does more than to put texts between its own (and to strip them) is refused."""
-    named = [{**message, "content": PLACE.format(number)} for number, message in enumerate(messages)]
-    frame = _rendered(model, named)
-    spans: list[Span | None] = [None] * len(messages)
+    frame = _rendered(model, [{**message, "content": PLACE.format(number)} for number, message in enumerate(messages)])
+    spans: dict[int, Span] = {}
     begin = end = 0  # in the frame, in the text
     for place, number in sorted((frame.find(PLACE.format(number)), number) for number in range(len(messages))):
-        start = end + place - begin
-        content = _content_at(messages[number]["content"], text, start)
+        start, whole = end + place - begin, messages[number]["content"]
+        content = next((one for one in (whole, whole.strip()) if text.startswith(one, start)), None)
         if place < 0 or frame[begin:place] != text[end:start] or content is None:
-            raise InputError(_changing(model))
+            break
         begin, end = place + len(PLACE.format(number)), start + len(content)
         spans[number] = (start, end)
-    if frame[begin:] != text[end:]:
-        raise InputError(_changing(model))
-    return [span for span in spans if span is not None]
-
-
-def _content_at(content: str, text: str, start: int) -> str | None:
-    """The content as it stands in the text at this place: as it is, or without the spaces around it."""
-    return next((one for one in (content, content.strip()) if text.startswith(one, start)), None)
-
-
-def _changing(model: Model) -> str:
-    return (
-        f"the chat template of {model.name!r} changes or repeats the messages, so their words cannot be told from its own. Give "
-        "the text that it makes (mixlens.chat_text) as a text."
-    )
-
-
-def _owners(offsets: Sequence[Any], spans: Sequence[Span], text: str) -> list[int | None]:
-    """The message that each token belongs to: it has a visible character of it, or lies inside; None for the template's."""
-    return [_owner(start, stop, spans, text) for start, stop in offsets]
+    if len(spans) < len(messages) or frame[begin:] != text[end:]:
+        raise InputError(
+            f"the chat template of {model.name!r} changes or repeats the messages, so their words cannot be told from its own. "
+            "Give the text that it makes (mixlens.chat_text) as a text."
+        )
+    return [spans[number] for number in range(len(messages))]
 
 
 def _owner(start: int, stop: int, spans: Sequence[Span], text: str) -> int | None:
+    """The message that a token belongs to: it has a visible character of it, or lies inside; None for the template's."""
     inside = (number for number, (first, last) in enumerate(spans) if first <= start < stop <= last)
     shared = (number for number, (first, last) in enumerate(spans) if text[max(start, first) : min(stop, last)].strip())
     return next(inside, next(shared, None))

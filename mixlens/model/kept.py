@@ -38,28 +38,19 @@ class Memory:
     answer: Tensor
     values: dict[Key, tuple[object, Any]] = field(default_factory=dict)  # key: (state of all modules, value)
 
-    def forget_kinds(self, kinds: Sequence[str]) -> None:
-        """Forget the values of these kinds."""
-        for key in [key for key in self.values if key[0] in kinds]:
-            del self.values[key]
-
 
 Used = dict[nn.Module, Memory]  # the modules whose kept values a call has read
 
 
 def module_state(module: nn.Module) -> tuple[tuple[int, int], ...] | None:
     """The address and version counter of each of a module's tensors; None where torch does not count."""
+    held: Iterable[Tensor | None] = (*module._parameters.values(), *module._buffers.values())  # no walk over modules
+    if module._modules:
+        held = (*module.parameters(), *module.buffers())
     try:
-        return tuple((t.data_ptr(), t._version) for t in _tensors(module) if t is not None)
+        return tuple((t.data_ptr(), t._version) for t in held if t is not None)
     except RuntimeError:  # tensors made in inference mode
         return None
-
-
-def _tensors(module: nn.Module) -> Iterable[Tensor | None]:
-    """The parameters and buffers; those of a module without parts are read off without a walk over modules."""
-    if module._modules:
-        return (*module.parameters(), *module.buffers())
-    return (*module._parameters.values(), *module._buffers.values())
 
 
 def answer_of(module: nn.Module, probe: Tensor) -> Tensor:
@@ -100,10 +91,7 @@ class Kept:
         memories = [self._memory(module, state, width, dtype) for module, state in zip(modules, states, strict=True)]
         for module, memory in zip(modules, memories, strict=True):
             used.setdefault(module, memory)  # of a module that changed since, the first memory shows it
-        return self._value(memories[0].values, key, states, make)
-
-    def _value(self, values: dict[Key, tuple[object, Any]], key: Key, states: object, make: Callable[[], _T]) -> _T:
-        """The value under this key that was made in these states, else a new one, which is kept."""
+        values = memories[0].values
         with self.lock:
             entry = values.get(key)
         if entry is not None and entry[0] == states:
@@ -121,15 +109,13 @@ class Kept:
             return memory
         probe = self.probe(width, dtype, place_of(module))
         fresh = Memory(state, probe, answer_of(module, probe).clone())
+        was_norm = memory is not None and any(key[0] == "norm" for key in memory.values)
         with self.lock:
-            self._forget_norms_of(memory)
+            for other in self._memories.values() if was_norm else ():
+                for key in [key for key in other.values if key[0] in OF_NORMS]:
+                    del other.values[key]
             self._memories[module] = fresh
         return fresh
-
-    def _forget_norms_of(self, memory: Memory | None) -> None:
-        """Forget what depends on frozen norms, where this is the memory of a norm."""
-        if memory is not None and any(key[0] == "norm" for key in memory.values):
-            self._forget_kinds(OF_NORMS)
 
     def probe(self, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Two random rows, [1 2 width]: one of ordinary size, and one so small that a norm's eps shows."""
@@ -140,13 +126,9 @@ class Kept:
 
     def numbers(self, kind: str) -> int:
         """How many numbers the kept tensors of one kind have."""
-        return sum(value.numel() for value in self._values(kind) if isinstance(value, Tensor))
-
-    def _values(self, kind: str) -> list[Any]:
-        """The kept values of one kind."""
         with self.lock:
             entries = [entry for memory in self._memories.values() for entry in memory.values.items()]
-        return [value for key, (_, value) in entries if key[0] == kind]
+        return sum(value.numel() for key, (_, value) in entries if key[0] == kind and isinstance(value, Tensor))
 
     def memories_of(self, modules: Iterable[nn.Module]) -> list[Memory | None]:
         """The memories of these modules: who holds them can go on reading what they hold when it is forgotten here."""
@@ -164,7 +146,3 @@ class Kept:
         """Drop the captured graphs."""
         if self.graphs is not None:
             self.graphs.clear()
-
-    def _forget_kinds(self, kinds: Sequence[str]) -> None:
-        for memory in self._memories.values():
-            memory.forget_kinds(kinds)

@@ -23,9 +23,9 @@ from ..base.wrong_kinds import wrong_kinds_in_one_line
 from .families import Family, find
 from .model import Model
 from .offload import is_dispatched, packed_kinds, weights_of
+from .passes import one_line
 from .placing import Placing, best_device, number_type
 from .quantized import refuse_unrunnable
-from .stock import one_line
 from .wrappers import refuse_meta, refuse_meta_default, refuse_unlike, unwrapped
 
 EMBEDDED = Path(__file__).parent / "embedded"
@@ -72,14 +72,13 @@ def load(
     within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk. `quantization`: "4bit",
     "8bit" or a configuration of transformers.
     """
-    _refuse_task(task)
+    if task is not None and task not in TASKS:
+        raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
     dtype = number_type(dtype)
     placing = Placing(device, device_map, max_memory, offload_folder, quantization)
     placing.refuse()
     refuse_meta_default()
-    by_name = isinstance(model, str | os.PathLike)
-    if by_name:
-        _refuse_no_name(os.fspath(model))
+    if by_name := isinstance(model, str | os.PathLike):
         source = Source(os.fspath(model), revision, trust_remote_code)
         loaded = _load_named(source, tokenizer, task, placing, dtype, family)
     else:
@@ -91,20 +90,9 @@ def load(
     return loaded
 
 
-def _refuse_no_name(name: str) -> None:
-    if not name.strip():
-        embedded = ", ".join(embedded_names())
-        raise ModelError(f"no model is named. Give a hub id, a folder, or an embedded model: {embedded}.")
-
-
 def embedded_names() -> list[str]:
     """The models that come with mixlens."""
     return sorted(place.name for place in EMBEDDED.glob("*") if place.is_dir())
-
-
-def _refuse_task(task: str | None) -> None:
-    if task is not None and task not in TASKS:
-        raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
 
 
 def task_of(architecture: str) -> str:
@@ -127,18 +115,6 @@ def _load_module(
     family: Family | None,
 ) -> Model:
     """A model the user already has. It is only ever read; a change of dtype or device is made on a copy."""
-    model = _stock_model(model)
-    refuse_meta(model)
-    _refuse_placing(placing)
-    model = _moved(model, placing.device, dtype)
-    name = getattr(model, "name_or_path", "") or type(model).__name__
-    return Model(
-        model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=family or find(model.config)
-    )
-
-
-def _stock_model(model: Any) -> Any:
-    """The model of transformers, out of its wrappers; anything else is refused."""
     if not (isinstance(model, nn.Module) and hasattr(model := unwrapped(model), "config")):
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
     if type(model).__name__.endswith("ForMultipleChoice"):
@@ -146,38 +122,24 @@ def _stock_model(model: Any) -> Any:
             f"{type(model).__name__} chooses between several texts that it reads at once; mixlens explains one text. Load its "
             f"base model: model.{model.base_model_prefix}."
         )
-    return model
-
-
-def _refuse_placing(placing: Placing) -> None:
-    """Refuse to place or to pack the weights of a model that is loaded already; its device alone may be named."""
+    refuse_meta(model)
     if placing != Placing(placing.device):
         raise ModelError(
             "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded model "
             "is taken as it is: give these to its from_pretrained."
         )
-
-
-def _moved(model: Any, device: Any, dtype: torch.dtype | str | None) -> Any:
-    """The model, or a copy of it in another number type or on another device."""
-    wanted = _wanted(device, dtype)
-    if wanted:
-        _refuse_fixed(model)
-    changes = {name: value for name, value in wanted.items() if value != getattr(model, name)}
-    return copy.deepcopy(model).to(**changes) if changes else model
-
-
-def _wanted(device: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
-    """The device and the number type that a user names, as `Module.to` takes them."""
-    wanted: dict[str, Any] = {} if device is None else {"device": torch.device(device)}
-    return wanted | ({"dtype": dtype} if isinstance(dtype, torch.dtype) else {})
-
-
-def _refuse_fixed(model: Any) -> None:
-    """Refuse to move a model whose weights are packed, or lie where accelerate put them."""
+    wanted: dict[str, Any] = {} if placing.device is None else {"device": torch.device(placing.device)}
+    if isinstance(dtype, torch.dtype):
+        wanted["dtype"] = dtype
     fixed = "quantised" if packed_kinds(model) else "spread out by accelerate" if is_dispatched(model) else None
-    if fixed is not None:
+    if wanted and fixed is not None:
         raise ModelError(f"this model is {fixed}, so it is taken as it is: leave device= and dtype= out.")
+    changes = {name: value for name, value in wanted.items() if value != getattr(model, name)}
+    model = copy.deepcopy(model).to(**changes) if changes else model
+    name = getattr(model, "name_or_path", "") or type(model).__name__
+    return Model(
+        model, tokenizer, name=name, task=task or task_of(type(model).__name__), family=family or find(model.config)
+    )
 
 
 # --- a model by its name ----------------------------------------------------------------------------------------------
@@ -211,14 +173,20 @@ class Source:
 
     def refusal(self, error: Exception) -> str:
         """Why the name cannot be loaded."""
-        unknown = UNKNOWN_TYPE.search(str(error))
-        if unknown:
-            return _unknown_type(self.name, unknown[1])
+        if unknown := UNKNOWN_TYPE.search(str(error)):
+            from transformers import __version__
+
+            return (
+                f"cannot load {self.name!r}: its model type {unknown[1]!r} is not known to transformers {__version__}. A later "
+                "version may know it; a model that brings its own code needs trust_remote_code= (off by default)."
+            )
         if Path(self.name).is_file():
             return f"{self.name!r} is a file. A model is a folder with config.json and model.safetensors, or a hub id."
         if self.folder is not None:
             return f"cannot load the model folder {self.name!r}: {one_line(error)}"
-        if self.looks_like_path:
+        if (
+            self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
+        ):  # a hub id is a name or an owner and a name
             return (
                 f"no model folder at {self.name!r}. Give a folder with config.json and model.safetensors, or a hub id."
             )
@@ -228,20 +196,6 @@ class Source:
             f"{meant and ' '}{meant} Embedded models are always there: {', '.join(embedded_names())}. "
             f"The hub's library says: {one_line(error)}"
         )
-
-    @property
-    def looks_like_path(self) -> bool:
-        """Can this be no hub id, which is a name or an owner and a name?"""
-        return self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
-
-
-def _unknown_type(name: str, kind: str) -> str:
-    from transformers import __version__
-
-    return (
-        f"cannot load {name!r}: its model type {kind!r} is not known to transformers {__version__}. A later version may know it; "
-        "a model that brings its own code needs trust_remote_code= (off by default)."
-    )
 
 
 def _load_named(
@@ -253,122 +207,88 @@ def _load_named(
     family: Family | None,
 ) -> Model:
     """Configuration, weights and tokenizer of a named model, on its device."""
+    if not source.name.strip():
+        embedded = ", ".join(embedded_names())
+        raise ModelError(f"no model is named. Give a hub id, a folder, or an embedded model: {embedded}.")
     options = source.options()
     with _quiet():
-        config = _configuration(source, options)
-        entry, task = family or find(config), task or _configured_task(config)
+        from transformers import AutoConfig
+
+        try:
+            config = AutoConfig.from_pretrained(source.place, **options)
+        except Exception as error:
+            raise ModelError(source.refusal(error)) from error
+        # The task of the class that a configuration names; of none, the base model.
+        entry = family or find(config)
+        task = task or task_of((getattr(config, "architectures", None) or ["Model"])[0])
         places = placing.options(config, dtype)
         weights = _weights(source, task, placing, {"config": config, **places, **options})
         tokenizer = tokenizer if tokenizer is not None else _tokenizer(source, options)
     if "device_map" not in places:
-        weights = _on_device(weights, placing.device or best_device())
+        device = placing.device or best_device()
+        try:
+            weights = weights.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise ModelError(f"cannot use device {str(device)!r}: {one_line(error)}") from error
     commit = getattr(config, "_commit_hash", None)
     return Model(
         weights.eval(), tokenizer, name=source.name, task=task, family=entry, revision=commit or source.revision
     )
 
 
-def _configured_task(config: Any) -> str:
-    """The task of the class that a configuration names; of none, the base model."""
-    return task_of((getattr(config, "architectures", None) or ["Model"])[0])
-
-
-def _configuration(source: Source, options: Mapping[str, Any]) -> Any:
-    import transformers
-
-    try:
-        return transformers.AutoConfig.from_pretrained(source.place, **options)
-    except Exception as error:
-        raise ModelError(source.refusal(error)) from error
-
-
 def _weights(source: Source, task: str, placing: Placing, options: Mapping[str, Any]) -> Any:
-    """The stock model with the head of this task, complete."""
+    """The stock model with the head of this task, complete: weights that are not in the file are random, and a map of those says
+    nothing. Where weights are placed or packed in a special way, that is the likely reason of a failure.
+
+    Two kinds of missing weights are harmless. A bias that is not stored is zero, and the pooler of a model without a
+    classification head is not used.
+    """
     import transformers
 
-    auto = getattr(transformers, TASKS[task][0])
     try:
+        auto = getattr(transformers, TASKS[task][0])
         model, report = auto.from_pretrained(source.place, output_loading_info=True, **options)
     except Exception as error:
-        raise ModelError(_refusal_of_weights(source, placing, error)) from error
-    _refuse_missing(source.name, task, model, report)
+        words = ", ".join(key for key in ("device_map", "quantization") if getattr(placing, key) is not None)
+        told = f"cannot load {source.name!r} with this {words}: {one_line(error)}" if words else source.refusal(error)
+        raise ModelError(told) from error
+    missing = {key for key in report["missing_keys"] if task == "classification" or "pooler" not in key}
+    biases = {key for key in missing if key.endswith(".bias")}
+    if biases:  # weights are read only where there is a bias among the keys
+        missing -= {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())}
+    # transformers lists names, or tuples of name and shapes
+    mismatched = [str(one[0] if isinstance(one, tuple) else one) for one in report.get("mismatched_keys", [])]
+    if random := [*sorted(missing), *mismatched]:
+        listed = ", ".join(random[:3]) + (", ..." if len(random) > 3 else "")
+        raise ModelError(
+            f"{source.name!r} has no weights for {len(random)} parts of a {task} model ({listed}). "
+            "Random weights would give a map of nothing. Use a complete checkpoint, or another task=."
+        )
     return model
 
 
-def _refusal_of_weights(source: Source, placing: Placing, error: Exception) -> str:
-    """Why the weights cannot be loaded; where they are placed or packed in a special way, that is the likely reason."""
-    words = ", ".join(key for key in ("device_map", "quantization") if getattr(placing, key) is not None)
-    return f"cannot load {source.name!r} with this {words}: {one_line(error)}" if words else source.refusal(error)
-
-
 def _tokenizer(source: Source, options: Mapping[str, Any]) -> Any:
-    """The tokenizer, or None where the model has none."""
+    """The tokenizer, or None where the model has none: a folder without a file of one."""
     import transformers
 
-    if _has_no_tokenizer(source.folder):
+    folder = source.folder
+    if folder is not None and not any((folder / file).exists() for file in TOKENIZER_FILES):
         return None
     try:
         return transformers.AutoTokenizer.from_pretrained(source.place, **options)
     except Exception as error:
-        if source.folder is not None:
+        if folder is not None:
             raise ModelError(f"cannot read the tokenizer of {source.name!r}: {one_line(error)}") from error
         return None
-
-
-def _has_no_tokenizer(folder: Path | None) -> bool:
-    """Is this a folder without a file of a tokenizer?"""
-    return folder is not None and not any((folder / file).exists() for file in TOKENIZER_FILES)
-
-
-def _on_device(model: Any, device: Any) -> Any:
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"cannot use device {str(device)!r}: {one_line(error)}") from error
-
-
-def _refuse_missing(name: str, task: str, model: nn.Module, report: Mapping[str, Any]) -> None:
-    """Weights that are not in the file are random: a map of those says nothing."""
-    random = [*_random_keys(task, model, set(report["missing_keys"])), *map(_key, report.get("mismatched_keys", []))]
-    if random:
-        listed = ", ".join(random[:3]) + (", ..." if len(random) > 3 else "")
-        raise ModelError(
-            f"{name!r} has no weights for {len(random)} parts of a {task} model ({listed}). "
-            "Random weights would give a map of nothing. Use a complete checkpoint, or another task=."
-        )
-
-
-def _random_keys(task: str, model: nn.Module, missing: set[str]) -> list[str]:
-    """The names of weights that are random because they are not in the file, less two harmless kinds.
-
-    A bias that is not stored is zero, and the pooler of a model without a classification head is not used.
-    """
-    unused = {key for key in missing if "pooler" in key and task != "classification"}
-    return sorted(missing - unused - _zero_biases(model, missing))
-
-
-def _zero_biases(model: nn.Module, keys: set[str]) -> set[str]:
-    """Those of the keys that are biases and zero. Weights are read only where there is a bias among the keys."""
-    biases = {key for key in keys if key.endswith(".bias")}
-    if not biases:
-        return set()
-    return {key for key, weights in weights_of(model) if key in biases and not bool(weights.any())}
-
-
-def _key(entry: Any) -> str:
-    """The name of a mismatched weight; transformers lists names, or tuples of name and shapes."""
-    return str(entry[0] if isinstance(entry, tuple) else entry)
 
 
 def _hub_in_reach() -> bool:
     """Whether the hub's name can be looked up at all. Behind a proxy only the proxy knows."""
     from huggingface_hub import constants
 
-    return any(map(os.environ.get, PROXIES)) or _is_known(urlsplit(constants.ENDPOINT).hostname)
-
-
-def _is_known(host: str | None) -> bool:
-    """Does this machine find an address for the host?"""
+    if any(map(os.environ.get, PROXIES)):
+        return True
+    host = urlsplit(constants.ENDPOINT).hostname
     try:
         return bool(host and socket.getaddrinfo(host, 443))
     except OSError:

@@ -17,17 +17,16 @@ from torch import Tensor, nn
 from ..base.errors import ModelError
 from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Example, Text, Texts, Trace
-from . import encode, predict, rerun, runner, tracing, user_code
+from . import encode, predict, rerun, seam, tracing, user_code
 from .chat import instead_of
 from .encode import Encoded
 from .families import Family
 from .kept import Kept
 from .offload import HOOK, is_away, is_dispatched, packed_kinds, place_of
 from .parts import at, layer_parts, refuse_split
-from .passes import Locks
+from .passes import Locks, accepted_names
 from .quantized import description
 from .seam import configurations
-from .stock import accepted_names
 
 if TYPE_CHECKING:
     from ..answers import Why
@@ -213,7 +212,7 @@ class Model:
     run_traced, run_replayed = tracing.run_traced, tracing.run_replayed
     run_with_attention, run_from, run_attached = rerun.run_with_attention, rerun.run_from, rerun.run_attached
     local_graphs, embedded, changed_logits = rerun.local_graphs, rerun.embedded, rerun.changed_logits
-    refuse_layer, computing = rerun.refuse_layer, runner.computing
+    refuse_layer, computing = rerun.refuse_layer, seam.computing
 
     @wrong_kinds_in_one_line
     def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:

@@ -47,58 +47,48 @@ def place_of(module: nn.Module) -> torch.device:
     for hook in aligning(module):
         return torch.device(hook.execution_device)
     device = next((t.device for t in chain(module.parameters(), module.buffers())), torch.device("cpu"))
-    return device if device.type != "meta" else _place_of_parts(module, device)
-
-
-def _place_of_parts(module: nn.Module, device: torch.device) -> torch.device:
-    """The device that the first part with a hook of accelerate runs on; `device` where no part has one."""
-    return next((place_of(part) for part in module.modules() if aligning(part)), device)
+    if device.type != "meta":
+        return device
+    return next(
+        (place_of(part) for part in module.modules() if aligning(part)), device
+    )  # where its first hooked part runs
 
 
 @contextmanager
 def at_hand(module: nn.Module) -> Iterator[nn.Module]:
     """The weights of a module and its parts, also the offloaded ones, on the device that the module runs on. Not to be nested."""
+    hooked = module._modules or HOOK in module.__dict__  # a module without parts and without a hook is there
     with ExitStack() as stack:
-        for part in _parts_away(module):
-            stack.callback(part.__dict__[HOOK].post_forward, part, None)
-            part.__dict__[HOOK].pre_forward(part)
+        for part in filter(is_away, module.modules()) if hooked else ():
+            stack.enter_context(_own_at_hand(part))
         yield module
 
 
-def _parts_away(module: nn.Module) -> list[nn.Module]:
-    """The parts of a module whose weights are offloaded; a module without parts and without a hook has none."""
-    if not (module._modules or HOOK in module.__dict__):
-        return []
-    return [part for part in module.modules() if is_away(part)]
+@contextmanager
+def _own_at_hand(module: nn.Module) -> Iterator[None]:
+    """`at_hand` for the module's own parameters, without those of its parts."""
+    if not is_away(module):
+        yield
+        return
+    hook = module.__dict__[HOOK]
+    try:
+        hook.pre_forward(module)
+        yield
+    finally:
+        hook.post_forward(module, None)
 
 
 def weights_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Every parameter's name and numbers, shared ones once. Offloaded ones are brought in, a module at a time."""
-    names = _names_once(model)
-    for path, module in model.named_modules():
-        parameters = [(name, short) for name, short in _parameter_names(path, module) if name in names]
-        if parameters:
-            yield from _weights_at_hand(module, parameters)
-
-
-def _names_once(model: nn.Module) -> set[str]:
-    """The names of all parameters, of tied ones the first alone."""
     names = {name for name, _ in model.named_parameters()}
     if HOOK in model.__dict__:  # tied weights are one and the same; where one of them is offloaded, they are no longer
         names -= set(getattr(model, "all_tied_weights_keys", None) or ())
-    return names
-
-
-def _weights_at_hand(module: nn.Module, parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Tensor]]:
-    """The numbers of some of a module's own parameters, each a name in the whole model and a name in the module."""
-    with _own_at_hand(module):
-        for name, short in parameters:
-            yield from _numbers(name, getattr(module, short).detach())
-
-
-def _parameter_names(path: str, module: nn.Module) -> list[tuple[str, str]]:
-    """The names of a module's own parameters in the whole model and in the module."""
-    return [(f"{path}.{name}" if path else name, name) for name, one in module._parameters.items() if one is not None]
+    for path, module in model.named_modules():
+        own = {f"{path}.{name}" if path else name: name for name, one in module._parameters.items() if one is not None}
+        if names & own.keys():
+            with _own_at_hand(module):
+                for name in filter(names.__contains__, own):
+                    yield from _numbers(name, getattr(module, own[name]).detach())
 
 
 def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -110,57 +100,29 @@ def _numbers(name: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield name, weights.as_subclass(Tensor)
 
 
-@contextmanager
-def _own_at_hand(module: nn.Module) -> Iterator[None]:
-    """`at_hand` for the module's own parameters, without those of its parts."""
-    if not is_away(module):
-        yield
-        return
-    hook = module.__dict__[HOOK]
-    hook.pre_forward(module)
-    try:
-        yield
-    finally:
-        hook.post_forward(module, None)
-
-
 def own_copy(module: nn.Module) -> nn.Module:
     """A copy with all of its weights present and without accelerate's hooks: nothing moves them any more."""
+    parts = list(module.modules())
+    hooked = [part.__dict__ for part in parts if HOOK in part.__dict__]
+    # Hooks lead to the weights of the whole model, and their `forward` to the call that it replaced: neither is to be copied.
+    memo: dict[int, Any] = {id(held[name]): None for held in hooked for name in (HOOK, "forward") if name in held}
     with at_hand(module):
-        twin = copy.deepcopy(module, dict.fromkeys(map(id, _hook_entries(module))) | _computed_weights(module))
-    for part in filter(_is_hooked, twin.modules()):
-        del part.__dict__[HOOK]
-        part.__dict__["forward"] = part.__dict__.pop("_old_forward")
+        # Tensors that a module computes from its weights (pruned ones) torch does not copy.
+        held = [value for part in parts for value in vars(part).values() if isinstance(value, Tensor)]
+        memo |= {id(one): one.detach().clone() for one in held if not one.is_leaf}
+        twin = copy.deepcopy(module, memo)
+    for part in twin.modules():
+        if HOOK in part.__dict__:
+            del part.__dict__[HOOK]
+            part.__dict__["forward"] = part.__dict__.pop("_old_forward")
     return twin
-
-
-def _is_hooked(module: nn.Module) -> bool:
-    return HOOK in module.__dict__
-
-
-def _hook_entries(module: nn.Module) -> list[Any]:
-    """Hooks of accelerate, which lead to the weights of the whole model, and their `forward`, which leads to the call that it
-    replaced: neither is to be copied."""
-    hooked = filter(_is_hooked, module.modules())
-    return [part.__dict__[name] for part in hooked for name in (HOOK, "forward") if name in part.__dict__]
-
-
-def _computed_weights(module: nn.Module) -> dict[int, Any]:
-    """By their ids, copies of tensors that a module computes from its weights (pruned ones), which torch does not copy."""
-    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
-    return {id(one): one.detach().clone() for one in held if not one.is_leaf}
 
 
 def is_packed(module: nn.Module) -> bool:
     """Does it hold quantised weights: numbers of eight bits or fewer, or a subclass of tensor (torchao)?"""
-    if module._modules:
-        return any(map(_is_packed_tensor, chain(module.parameters(), module.buffers())))
-    # The same tensors, without a walk over modules.
-    return any(map(_is_packed_tensor, chain(module._parameters.values(), module._buffers.values())))
-
-
-def _is_packed_tensor(tensor: Tensor | None) -> bool:
-    return tensor is not None and (tensor.dtype in PACKED or type(tensor) not in (nn.Parameter, Tensor))
+    own = chain(module._parameters.values(), module._buffers.values())  # of a module without parts, without a walk
+    tensors = chain(module.parameters(), module.buffers()) if module._modules else own
+    return any(t is not None and (t.dtype in PACKED or type(t) not in (nn.Parameter, Tensor)) for t in tensors)
 
 
 def holds_eight_bits(module: nn.Module) -> bool:
@@ -170,19 +132,19 @@ def holds_eight_bits(module: nn.Module) -> bool:
 
 def packed_kinds(model: nn.Module) -> list[str]:
     """The classes of the modules that hold quantised weights, by name."""
-    return sorted({_kind(part) for part in model.modules() if not part._modules and is_packed(part)})
+    kinds = set()
+    for part in model.modules():
+        if not part._modules and is_packed(part):
+            subclasses = [type(one).__name__ for one in part._parameters.values() if type(one) not in ORDINARY]
+            plain = type(part) is nn.Linear and subclasses  # with the class of its packed weights
+            kinds.add(f"Linear of {subclasses[0]}" if plain else type(part).__name__)
+    return sorted(kinds)
 
 
 def refuse_packed(model: nn.Module, method: str, why: str, instead: str) -> None:
     """Refuse a quantised model for a method that needs what quantised modules cannot give."""
     if kinds := packed_kinds(model):
         raise ModelError(f"{method} {why}, and {', '.join(kinds)} (quantised) cannot be asked so. {instead}")
-
-
-def _kind(module: nn.Module) -> str:
-    """The class of a module; of a plain linear one, with the class of its packed weights."""
-    subclasses = [type(weights).__name__ for weights in module._parameters.values() if type(weights) not in ORDINARY]
-    return f"Linear of {subclasses[0]}" if type(module) is nn.Linear and subclasses else type(module).__name__
 
 
 def linearity_hint(modules: Iterable[nn.Module]) -> str:
@@ -200,9 +162,6 @@ def linearity_hint(modules: Iterable[nn.Module]) -> str:
 def settle(model: nn.Module) -> None:
     """After a pass that was broken off: weights that a hook had brought in, and could not take away, go back."""
     for module in filter(is_away, model.modules()):
-        if any(_is_present(weights) for weights in module._parameters.values()):
+        held = module._parameters.values()
+        if any(weights is not None and weights.device.type != "meta" for weights in held):
             module.__dict__[HOOK].post_forward(module, None)
-
-
-def _is_present(weights: Tensor | None) -> bool:
-    return weights is not None and weights.device.type != "meta"

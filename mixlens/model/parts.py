@@ -72,23 +72,16 @@ def at(root: Any, path: str) -> Any:
 
 def layer_parts(base: nn.Module, family: Family, kept: Kept | None = None) -> list[LayerParts]:
     """Resolve the entry against the model, or refuse with the path that is not there. `kept`: the store of the model."""
-    _refuse_layout(family)
-    store = kept or Kept()
-    return [_parts_of_layer(layer, family, store) for layer in _part(family, base, "layers")]
-
-
-def _refuse_layout(family: Family) -> None:
     if family.attention is not None and family.value_layout != "v":
         raise ModelError(
             f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family whose "
             "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
         )
-
-
-def _parts_of_layer(layer: nn.Module, family: Family, kept: Kept) -> LayerParts:
-    """The modules that the paths of the entry lead to from one layer."""
-    modules = {name: _part(family, layer, name) for name in PATHS}
-    return LayerParts(layer=layer, value_layout=family.value_layout, parallel=family.parallel, kept=kept, **modules)
+    facts: dict[str, Any] = {"value_layout": family.value_layout, "parallel": family.parallel, "kept": kept or Kept()}
+    layers = _part(family, base, "layers")
+    return [
+        LayerParts(layer=layer, **facts, **{name: _part(family, layer, name) for name in PATHS}) for layer in layers
+    ]
 
 
 def _part(family: Family, root: Any, name: str) -> Any:
@@ -101,6 +94,15 @@ def _part(family: Family, root: Any, name: str) -> Any:
             f"family {family.name!r} says {name}={path!r}, but {type(root).__name__} has no such part. "
             f"It has: {', '.join(child for child, _ in root.named_children())}."
         ) from None
+
+
+def modules_of(module: nn.Module) -> list[nn.Module]:
+    """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
+    modules = [module]
+    for one in modules:  # the list grows while it is walked
+        if one._modules:
+            modules += [child for child in one._modules.values() if child is not None]
+    return modules
 
 
 def refuse_split(name: str, parts: Sequence[LayerParts]) -> None:

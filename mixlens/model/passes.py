@@ -1,4 +1,5 @@
-"""What surrounds one call of the stock model: locks, modes and hooks. All of it is undone when the call ends, whatever happens.
+"""One call of the stock model and what surrounds it: locks, modes and hooks. All of it is undone when the call ends, whatever
+happens.
 
 The attention registry is switched on a model's configuration, and hooks sit on its modules. Both belong to the stock model, which
 several `Model`s and several threads may share. So passes over models that share a configuration wait for each other, and a hook
@@ -7,10 +8,11 @@ acts only on the pass that registered it: other threads may call the same module
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -19,10 +21,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..base.errors import ModelError
+from ..base.errors import InputError, MixlensError, ModelError
 from .offload import HOOK, settle
+from .parts import modules_of
+from .user_code import is_of_user, named_errors
 
 if TYPE_CHECKING:
+    from .model import Model
     from .record import Recorder
 
 WATCHING = "mixlens_watching"  # an attribute of our own hooks: they only watch
@@ -93,11 +98,6 @@ def within_pass(**changes: Any) -> Iterator[None]:
         _PASS.reset(token)
 
 
-def recorded(recorder: Recorder | None) -> AbstractContextManager[None]:
-    """What attention reads within the block goes to this recorder, or to none."""
-    return within_pass(recorder=recorder)
-
-
 @contextmanager
 def apart_from_others() -> Iterator[None]:
     """A pass that starts inside another one (from a user's hook) is not seen by the other one's hooks."""
@@ -122,7 +122,10 @@ def hooks(entries: Sequence[Hook]) -> Iterator[None]:
     with within_pass(hook_sets=(*_PASS.get().hook_sets, hook_set)):
         try:
             for module, when, hook in entries:
-                handles.append(_registered(module, when, _acting_in(hook_set, hook)))
+                acting = _acting_in(hook_set, hook)
+                before = module.register_forward_pre_hook
+                after = module.register_forward_hook
+                handles.append(before(acting, with_kwargs=True) if when == "before" else after(acting))
             yield
         finally:
             for handle in handles:
@@ -137,12 +140,6 @@ def _acting_in(hook_set: object, hook: Callable[..., Any]) -> Callable[..., Any]
 
     setattr(acting, WATCHING, True)
     return acting
-
-
-def _registered(module: nn.Module, when: str, hook: Callable[..., Any]) -> Any:
-    if when == "before":
-        return module.register_forward_pre_hook(hook, with_kwargs=True)
-    return module.register_forward_hook(hook)
 
 
 def first(output: Any) -> Tensor:
@@ -163,64 +160,31 @@ def with_hidden(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tup
 # --- modes ------------------------------------------------------------------------------------------------------------
 
 
-def modules_of(module: nn.Module) -> list[nn.Module]:
-    """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
-    modules = [module]
-    for one in modules:  # the list grows while it is walked
-        if one._modules:
-            modules += [child for child in one._modules.values() if child is not None]
-    return modules
-
-
 @contextmanager
 def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     """Evaluation mode for the length of the block (without gradients by default), then each module's own mode again.
 
     Autocast and inference mode are off inside, and compiled modules run as they are written: a trace is of the model's own
-    numbers, and its hooks are called.
+    numbers, and its hooks are called. Weights that accelerate brought in go back, also where the block was broken off.
     """
     if gradients and any(weights.is_inference() for weights in model.parameters()):
         raise ModelError(
             "the weights were made in torch.inference_mode, so they have no gradients. Load the model outside it."
         )
     modules = modules_of(model)
-    with (
-        _settled(model),
-        _not_training(modules),
-        _as_written(modules),
-        plain_numbers(),
-        torch.set_grad_enabled(gradients),
-    ):
-        yield
-
-
-@contextmanager
-def _settled(model: nn.Module) -> Iterator[None]:
-    """After the block, weights that accelerate brought in go back, also where the block was broken off."""
-    try:
-        yield
-    finally:
-        if HOOK in model.__dict__:
-            settle(model)
-
-
-@contextmanager
-def _not_training(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Evaluation mode of each module, then its own mode again."""
     training = [module for module in modules if module.training]
-    for module in training:
-        module.training = False
+    compiled = any(module._compiled_call_impl is not None for module in modules)
+    as_written = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
     try:
-        yield
+        for module in training:
+            module.training = False
+        with as_written, plain_numbers(), torch.set_grad_enabled(gradients):
+            yield
     finally:
         for module in training:
             module.training = True
-
-
-def _as_written(modules: Sequence[nn.Module]) -> AbstractContextManager[Any]:
-    """Compiled modules run as they are written."""
-    compiled = any(module._compiled_call_impl is not None for module in modules)
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+        if HOOK in model.__dict__:
+            settle(model)
 
 
 @contextmanager
@@ -233,3 +197,37 @@ def plain_numbers() -> Iterator[None]:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         yield
+
+
+# --- the call ---------------------------------------------------------------------------------------------------------
+
+
+def accepted_names(hf_model: Any) -> set[str]:
+    """The names of what a model is called with. A `forward` of a user's own that takes any name hands them on: there these are
+    also the names that the nearest class of transformers which has a `forward` takes."""
+    own = inspect.signature(hf_model.forward).parameters
+    names = set(own)
+    if any(one.kind is one.VAR_KEYWORD for one in own.values()):
+        kinds = (vars(kind) for kind in type(hf_model).__mro__ if kind.__module__.startswith("transformers."))
+        stock = next((kind["forward"] for kind in kinds if "forward" in kind), None)
+        names |= set() if stock is None else set(inspect.signature(stock).parameters)
+    return names
+
+
+def call(model: Model, inputs: Mapping[str, Any]) -> Any:
+    """The stock model's answer. What its own code refuses, and what a user's code in it raises, is said in one line."""
+    config = model.hf_model.config
+    named = {} if getattr(config, "return_dict", True) else {"return_dict": True}  # outputs by name
+    with named_errors():
+        try:
+            return model.hf_model(**inputs, **named)
+        except ValueError as error:
+            if isinstance(error, MixlensError) or is_of_user(error):
+                raise
+            raise InputError(f"{model.name!r} itself refuses this input: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error on one line of at most 160 characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +13,7 @@ from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import LayersOf, LayerTrace, Prediction, Trace
 from .attention import looks_ahead
 from .encode import Encoded
-from .passes import apart_from_others, evaluating, recorded
+from .passes import apart_from_others, evaluating, within_pass
 from .vocabulary import token_name
 
 if TYPE_CHECKING:
@@ -30,19 +30,14 @@ def gives_number(model: Model) -> bool:
 def default_query(trace: Trace) -> int:
     """Where the prediction is read: the one mask, the last token of a causal model, else the first token."""
     if trace.model.task == "masked-lm" and trace.predicts:
-        return _one_mask(trace)
+        if len(trace.predicts) > 1:
+            raise InputError(
+                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
+            )
+        return trace.predicts[0]
     if not is_causal(trace):
         return 0
     return head_position(trace.model, trace.input_ids) if trace.model.task == "classification" else len(trace) - 1
-
-
-def _one_mask(trace: Trace) -> int:
-    """The position of the mask token, refused where there are several."""
-    if len(trace.predicts) > 1:
-        raise InputError(
-            f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
-        )
-    return trace.predicts[0]
 
 
 def head_position(model: Model, ids: Sequence[int]) -> int:
@@ -59,15 +54,13 @@ def is_causal(trace: Trace) -> bool:
     """No token may look ahead in any layer, by the masks the model used."""
     if len(trace) <= 1:
         return False
-    return trace.info["causal"] if "causal" in trace.info else not any(map(looks_ahead, _layers_to_look_at(trace)))
-
-
-def _layers_to_look_at(trace: Trace) -> Iterator[LayerTrace]:
-    """One layer for each mask, since layers share their masks; every layer where its own weights tell."""
-    if isinstance(trace.layers, LayersOf) and trace.layers.batch[0].weights is None:
+    if "causal" in trace.info:
+        return trace.info["causal"]
+    layers: Iterable[LayerTrace] = trace.layers
+    if isinstance(trace.layers, LayersOf) and trace.layers.batch[0].weights is None:  # one layer for each mask
         numbers = {id(layer.mask): number for number, layer in enumerate(trace.layers.batch)}
-        return map(trace.layers.__getitem__, numbers.values())
-    return iter(trace.layers)
+        layers = map(trace.layers.__getitem__, numbers.values())
+    return not any(map(looks_ahead, layers))
 
 
 # --- the prediction by name -------------------------------------------------------------------------------------------
@@ -96,22 +89,15 @@ def predictions(traces: Sequence[Trace], *, k: int = 5) -> list[Prediction]:
     logits, model = traces[0].logits, traces[0].model
     if logits is None or logits.device.type == "cpu" or model.task not in NAMED:
         return [prediction(trace, k=k) for trace in traces]
-    rows = _prediction_rows(traces)
+    rows = {number: row for number, row in enumerate(map(_row, traces)) if row is not None and row.numel()}
     tables = _named_rows(model, torch.stack(list(rows.values())), k) if rows else []
     by_number = dict(zip(rows, tables, strict=True))
     return [by_number.get(number, []) for number in range(len(traces))]
 
 
-def _prediction_rows(traces: Sequence[Trace]) -> dict[int, Tensor]:
-    """The logits of each trace's prediction, by the number of the trace; none of a trace without a prediction."""
-    rows = enumerate(map(_row, traces))
-    return {number: row for number, row in rows if row is not None and row.numel()}
-
-
 def named(model: Model, logits: Tensor, *, k: int) -> Prediction:
     """The k most probable outputs of one row of logits, by name."""
-    top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
-    return list(zip(_names(model, top.indices.tolist()), top.values.tolist(), strict=True))
+    return _named_rows(model, logits[None], k)[0]
 
 
 def _named_rows(model: Model, logits: Tensor, k: int) -> list[Prediction]:
@@ -132,18 +118,8 @@ def _names(model: Model, ids: Sequence[int]) -> list[str]:
 
 def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
     """The `count` ids that the model writes after `start`, greedily."""
-    length = len(start.input_ids)
-    refuse_generation(model, length, count)
-    inputs = model.inputs([start])
-    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
-        ids = model.hf_model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            max_new_tokens=count,
-            do_sample=False,
-            pad_token_id=model.pad_id,
-        )
-    return list(map(int, ids[0, length:]))
+    refuse_generation(model, len(start.input_ids), count)
+    return _written(model, [start], count)[0]
 
 
 def generate_each(model: Model, starts: Sequence[Encoded], count: int) -> list[list[int]]:
@@ -151,27 +127,28 @@ def generate_each(model: Model, starts: Sequence[Encoded], count: int) -> list[l
     stock model is told the positions of its tokens; else those of equal length go together."""
     for start in starts:
         refuse_generation(model, len(start.input_ids), count)
+    # Padding on the left changes nothing where positions are counted from the first token, attention is not code of the family,
+    # and no logits are capped (then a position that may look nowhere is not a number, and spoils others).
+    capped = getattr(model.hf_model.config.get_text_config(), "attn_logit_softcapping", None) is not None
+    pads = "position_ids" in model.accepts and model.family.attention is None and not capped
     groups: dict[int, list[int]] = {}
     for number, start in enumerate(starts):
-        groups.setdefault(0 if _takes_padding(model) else len(start.input_ids), []).append(number)
+        groups.setdefault(0 if pads else len(start.input_ids), []).append(number)
     written: dict[int, list[int]] = {}
+    ends = end_ids(model)
     for numbers in groups.values():
-        written |= zip(numbers, _generate_padded(model, [starts[number] for number in numbers], count), strict=True)
+        for number, ids in zip(numbers, _written(model, [starts[number] for number in numbers], count), strict=True):
+            stop = next((place + 1 for place, one in enumerate(ids) if one in ends), len(ids))
+            written[number] = ids[:stop]  # what follows the end of a text fills a row of a batch
     return [written[number] for number in range(len(starts))]
 
 
-def _takes_padding(model: Model) -> bool:
-    """Whether padding on the left changes nothing: positions are counted from the first token, attention is not code of the
-    family, and no logits are capped (then a position that may look nowhere is not a number, and spoils others)."""
-    capped = getattr(model.hf_model.config.get_text_config(), "attn_logit_softcapping", None) is not None
-    return "position_ids" in model.accepts and model.family.attention is None and not capped
-
-
-def _generate_padded(model: Model, starts: Sequence[Encoded], count: int) -> list[list[int]]:
+def _written(model: Model, starts: Sequence[Encoded | Trace], count: int) -> list[list[int]]:
+    """What the stock model writes after each of several texts, padded on the left."""
     longest = max(len(start.input_ids) for start in starts)
     ids = [[model.pad_id] * (longest - len(start.input_ids)) + list(start.input_ids) for start in starts]
     mask = [[0] * (longest - len(start.input_ids)) + list(start.attention_mask) for start in starts]
-    with model.lock, apart_from_others(), evaluating(model.hf_model), recorded(None):
+    with model.lock, apart_from_others(), evaluating(model.hf_model), within_pass(recorder=None):
         written = model.hf_model.generate(
             input_ids=torch.tensor(ids, device=model.device),
             attention_mask=torch.tensor(mask, device=model.device),
@@ -179,14 +156,7 @@ def _generate_padded(model: Model, starts: Sequence[Encoded], count: int) -> lis
             do_sample=False,
             pad_token_id=model.pad_id,
         )
-    return [_up_to_end(model, row) for row in written[:, longest:].tolist()]
-
-
-def _up_to_end(model: Model, ids: list[int]) -> list[int]:
-    """The ids up to the first that ends a text; what follows it fills a row of a batch."""
-    ends = end_ids(model)
-    stop = next((place + 1 for place, one in enumerate(ids) if one in ends), len(ids))
-    return ids[:stop]
+    return written[:, longest:].tolist()
 
 
 def end_ids(model: Model) -> set[int]:

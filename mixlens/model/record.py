@@ -19,9 +19,6 @@ from .parts import LayerParts, by_layer
 from .passes import Hook, first, hidden_argument
 
 FIELDS = frozenset(one.name for one in fields(LayerTrace))
-Note = tuple[
-    nn.Module, str, str, Callable[..., Any]
-]  # a module, "before" or "after", the name of what is noted, the hook
 
 
 class Recorder:
@@ -60,26 +57,25 @@ class Recorder:
         self.records.append({"parts": parts, "input": self.tensor(x)})
 
     def put(self, name: str, tensor: Tensor) -> None:
-        """Note a tensor [batch pos .] of the layer that runs."""
-        if not self.paused:
-            record = self.records[-1]
-            record[name] = self._with_batch(self.tensor(tensor), record.get(name))
-            self.written = record[name] if name == "output" else self.written
-
-    def _with_batch(self, tensor: Tensor, before: Tensor | None) -> Tensor:
-        """The tensor as [batch pos .], behind the chunk of positions that was noted `before`."""
-        if before is not None:  # a feed-forward computed in chunks of positions
-            return torch.cat([before, tensor.reshape(self.shape[0], -1, tensor.shape[-1])], 1)
-        if tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
-            return tensor.reshape(*self.shape, -1)
-        return tensor
+        """Note a tensor [batch pos .] of the layer that runs, behind a chunk of positions that was noted before."""
+        if self.paused:
+            return
+        record, tensor, width = self.records[-1], self.tensor(tensor), tensor.shape[-1]
+        if name in record:  # a feed-forward computed in chunks of positions
+            tensor = torch.cat([record[name], tensor.reshape(self.shape[0], -1, width)], 1)
+        elif tensor.dim() == 2 and tensor.shape[0] == self.shape[0] * self.shape[1]:  # OPT flattens positions
+            tensor = tensor.reshape(*self.shape, -1)
+        record[name] = tensor
+        if name == "output":
+            self.written = tensor
 
     def put_attention(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, softcap: float | None
     ) -> None:
         """Note what attention of the layer that runs reads: [batch head pos e]."""
         if self.sizes is not None:
-            self.sizes.append(_size_of_logits(query, key, scaling, softcap))
+            size = float(query.float().norm(dim=-1).max() * key.float().norm(dim=-1).max()) * scaling
+            self.sizes.append(size if softcap is None else min(size, 2 * softcap))
         if self.records:
             tensors = {"query": self.tensor(query), "key": self.tensor(key), "value": self.tensor(value)}
             self.records[-1].update(tensors, mask=mask, scaling=scaling, softcap=softcap)
@@ -98,19 +94,15 @@ class Recorder:
             return
         number = len(self.records) - 1
         layer = self.layer(number)
-        self._look_ahead(layer)
+        if self.causal and (layer.weights is not None or id(layer.mask) not in self.masks):  # layers share their masks
+            self.causal = not looks_ahead(layer)
+            self.masks[id(layer.mask)] = layer.mask
         self.records[-1] = {}
         self.paused = True  # scoring calls the layer's modules again: these calls are not of the model's own pass
         try:
             self.each(number, layer)
         finally:
             self.paused = False
-
-    def _look_ahead(self, layer: LayerTrace) -> None:
-        """Note whether this layer looks ahead. Layers share their masks, so each mask is read once."""
-        if self.causal and (layer.weights is not None or id(layer.mask) not in self.masks):
-            self.causal = not looks_ahead(layer)
-            self.masks[id(layer.mask)] = layer.mask
 
     def layers(self) -> list[LayerTrace]:
         """All layers of the pass; none where `each` got them."""
@@ -141,12 +133,6 @@ def _refuse_between(written: Tensor | None, x: Tensor, layer: int) -> None:
         )
 
 
-def _size_of_logits(query: Tensor, key: Tensor, scaling: float, softcap: float | None) -> float:
-    """An upper bound of the largest logit of a layer."""
-    size = float(query.float().norm(dim=-1).max() * key.float().norm(dim=-1).max()) * scaling
-    return size if softcap is None else min(size, 2 * softcap)
-
-
 def record_hooks(
     parts: Sequence[LayerParts], recorder: Recorder, configs: Sequence[Any], *, watch: bool = False, begin: bool = True
 ) -> list[Hook]:
@@ -156,85 +142,58 @@ def record_hooks(
     a module that several layers share needs each hook once.
     """
     distinct: dict[tuple[int, str, str], Hook] = {}
-    for one in parts:
-        for module, when, name, hook in _notes(one, recorder, configs, watch=watch, begin=begin):
+
+    def note(module: nn.Module | None, when: str, name: str, hook: Callable[..., Any]) -> None:
+        if module is not None:
             distinct.setdefault((id(module), when, name), (module, when, hook))
-    return [*distinct.values(), *_leave_hooks(parts, recorder)]
 
+    def note_output(module: nn.Module | None, name: str) -> None:
+        note(module, "after", name, lambda module, args, output: recorder.put(name, first(output)))
 
-def _notes(parts: LayerParts, recorder: Recorder, configs: Sequence[Any], *, watch: bool, begin: bool) -> list[Note]:
-    """What is noted of one layer."""
-    return [
-        *(_begin_notes(parts, recorder) if begin else ()),
-        *_output_notes(parts, recorder),
-        *(_proof_notes(parts, recorder) if watch else ()),
-        *(_weight_notes(parts, recorder, configs) if parts.attention is not None else ()),
-    ]
+    def note_input(module: nn.Module, name: str) -> None:
+        note(module, "before", name, lambda module, args, kwargs: recorder.put(name, args[0]))
 
-
-def _leave_hooks(parts: Sequence[LayerParts], recorder: Recorder) -> list[Hook]:
-    """The hooks that hand out each layer when it is done, where somebody gets it."""
-    return [] if recorder.each is None else [(one.layer, "after", recorder.leave) for one in by_layer(parts).values()]
-
-
-def _begin_notes(parts: LayerParts, recorder: Recorder) -> list[Note]:
-    def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
-        recorder.begin(parts, hidden_argument(args, kwargs))
-
-    return [(parts.layer, "before", "begin", begin)]
-
-
-def _output_notes(parts: LayerParts, recorder: Recorder) -> list[Note]:
-    modules: dict[str, nn.Module | None] = {
-        "attention_output": parts.output,
-        "mlp_output": parts.mlp_down,
-        "output": parts.layer,
-        "middle": parts.norm_after_attention,
-    }
-    return [_output_note(module, name, recorder) for name, module in modules.items() if module is not None]
-
-
-def _proof_notes(parts: LayerParts, recorder: Recorder) -> list[Note]:
-    return [
-        _input_note(parts.value, "attention_input", recorder),
-        _output_note(parts.value, "value_seen", recorder),
-        _input_note(parts.mlp_up, "mlp_input", recorder),
-    ]
-
-
-def _output_note(module: nn.Module, name: str, recorder: Recorder) -> Note:
-    return module, "after", name, lambda module, args, output: recorder.put(name, first(output))
-
-
-def _input_note(module: nn.Module, name: str, recorder: Recorder) -> Note:
-    return module, "before", name, lambda module, args, kwargs: recorder.put(name, args[0])
-
-
-def _weight_notes(parts: LayerParts, recorder: Recorder, configs: Sequence[Any]) -> list[Note]:
-    """For attention code of a family's own: its weights [batch head query key], and its values by head."""
-
-    def note(module: nn.Module, args: Any, output: Any) -> None:
+    def put_weights(module: nn.Module, args: Any, output: Any) -> None:
+        """Of attention code of a family's own: its weights [batch head query key], and its values by head."""
         weights = _weights_in(output, module, configs)
         value = recorder.records[-1].pop("value_output")
         shape = (*value.shape[:2], weights.shape[1], -1)
         recorder.records[-1] |= {"weights": recorder.tensor(weights), "value": value.view(shape).transpose(1, 2)}
 
-    assert parts.attention is not None
-    return [_output_note(parts.value, "value_output", recorder), (parts.attention, "after", "weights", note)]
+    for one in parts:
+        if begin:
+            note(one.layer, "before", "begin", _beginning(one, recorder))
+        note_output(one.output, "attention_output")
+        note_output(one.mlp_down, "mlp_output")
+        note_output(one.layer, "output")
+        note_output(one.norm_after_attention, "middle")
+        if watch:
+            note_input(one.value, "attention_input")
+            note_output(one.value, "value_seen")
+            note_input(one.mlp_up, "mlp_input")
+        if one.attention is not None:
+            note_output(one.value, "value_output")
+            note(one.attention, "after", "weights", put_weights)
+    for layer in by_layer(parts).values() if recorder.each is not None else ():
+        note(layer.layer, "after", "leave", recorder.leave)
+    return list(distinct.values())
+
+
+def _beginning(parts: LayerParts, recorder: Recorder) -> Callable[..., None]:
+    """The hook that begins the record of a layer."""
+    return lambda module, args, kwargs: recorder.begin(parts, hidden_argument(args, kwargs))
 
 
 def _weights_in(output: Any, module: nn.Module, configs: Sequence[Any]) -> Tensor:
     """The attention weights, which a module of a family's own puts out second; refused where it does not."""
-    weights = output[1] if isinstance(output, tuple) and len(output) > 1 else None
-    if not isinstance(weights, Tensor):
-        raise ModelError(_no_weights(module, configs))
-    return weights
-
-
-def _no_weights(module: nn.Module, configs: Sequence[Any]) -> str:
+    if isinstance(output, tuple) and len(output) > 1 and isinstance(output[1], Tensor):
+        return output[1]
     eager = all(config._attn_implementation == "eager" for config in configs)
-    return f"{type(module).__name__} returned no attention weights, " + (
-        "although it runs with attn_implementation='eager': its code keeps them, so mixlens cannot read it."
-        if eager
-        else "because it runs with another attention. Load it with attn_implementation='eager'."
+    raise ModelError(
+        f"{type(module).__name__} returned no attention weights, "
+        + (
+            "although it runs with attn_implementation='eager': its code keeps them, so mixlens cannot read it."
+            if eager
+            else "because it runs with another attention. Load it with attn_implementation='eager'."
+        )
     )

@@ -18,9 +18,8 @@ from .offload import place_of
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
 from .record import Recorder, record_hooks
-from .repeats import compare_put_out, compare_written
-from .rows import Around, Rows
-from .runner import Done, run
+from .rows import Around, Rows, compare_put_out, compare_written
+from .seam import Done, run
 
 if TYPE_CHECKING:
     from .model import Model
@@ -82,7 +81,11 @@ def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tenso
     def swap(module: nn.Module, args: Any, kwargs: Any) -> Any:
         if calls != layer + 1:
             return None
-        return with_hidden(args, kwargs, _in_place_of(hidden_argument(args, kwargs), replacement, model))
+        hidden = hidden_argument(args, kwargs)  # [1 pos d], or [pos d]
+        if replacement.numel() != hidden.numel():
+            shapes = f"x has the shape {list(replacement.shape)}, and the layer reads {list(hidden.shape[1:])}."
+            raise InputError(shapes)
+        return with_hidden(args, kwargs, replacement.to(device=model.device, dtype=model.dtype).reshape(hidden.shape))
 
     def stop(module: nn.Module, args: Any, output: Any) -> None:
         if calls == layer + 1:
@@ -95,13 +98,6 @@ def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tenso
 
     run(model, model.inputs([trace]), entries)
     return outputs[0]
-
-
-def _in_place_of(hidden: Tensor, replacement: Tensor, model: Model) -> Tensor:
-    """The replacement in the shape of what a module reads [1 pos d], or [pos, d]."""
-    if replacement.numel() != hidden.numel():
-        raise InputError(f"x has the shape {list(replacement.shape)}, and the layer reads {list(hidden.shape[1:])}.")
-    return replacement.to(device=model.device, dtype=model.dtype).reshape(hidden.shape)
 
 
 @wrong_kinds_in_one_line
@@ -175,7 +171,9 @@ def run_attached(
     run = _run_attached(model, inputs, place, value, change, rows.noting)
 
     def alone(row: int, around: Around) -> Any:
-        own, n = _row_of(inputs, row)
+        mask = inputs.get("attention_mask", inputs["input_ids"])[row]
+        n = len(mask) if "attention_mask" not in inputs else int(mask.nonzero().max()) + 1  # without the padding behind
+        own = {key: one[row : row + 1, :n] if isinstance(one, Tensor) else one for key, one in inputs.items()}
         replaced = None if value is None else value.detach()[row : row + 1, :n]
         return _run_attached(model, own, place, replaced, change, around).output
 
@@ -188,13 +186,6 @@ def compare_rows(model: Model, run: Attached, alone: Sequence[Attached]) -> None
     rows = Rows(model, len(alone))
     for row, one in enumerate(alone):
         rows.compare_row(row, (run.outputs[-1], one.outputs[-1]), (run.output, one.output))
-
-
-def _row_of(inputs: Mapping[str, Any], row: int) -> tuple[dict[str, Any], int]:
-    """One row of a model's inputs [batch pos], without the padding behind it, and how long it is."""
-    mask = inputs.get("attention_mask", inputs["input_ids"])[row]
-    n = len(mask) if "attention_mask" not in inputs else int(mask.nonzero().max()) + 1
-    return {key: value[row : row + 1, :n] if isinstance(value, Tensor) else value for key, value in inputs.items()}, n
 
 
 def _run_attached(
@@ -237,10 +228,7 @@ def _run_attached(
         ]
 
     output = run(model, inputs, around(entries), recorder=recorder, gradients=True)
-    return _attached(output, embeddings, recorder.records)
-
-
-def _attached(output: Any, embeddings: Mapping[str, Tensor], records: Sequence[Mapping[str, Any]]) -> Attached:
+    records = recorder.records
     return Attached(
         output=output,
         word=embeddings["word"],

@@ -4,12 +4,16 @@ Numbers of many texts, or of many changed copies of one text, are made in batche
 the rows of a batch differently, or mix them: then these numbers are not those of each text. Where such code acts, texts are run
 one at a time (`user_code`), and of a batch that is run all the same every row is compared. In the run of one row every layer
 reads what it read in the batch, so that the rounding of one layer does not enter the next.
+
+And is a pass of a traced text what its trace recorded? An attribution runs the text again: it explains the prediction of its
+trace only if the model still does the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +21,7 @@ from torch import Tensor, nn
 
 from ..base.errors import ModelError, RowsError
 from ..base.rounding import EIGHT_BITS, LAYER_ROUNDINGS, LAYER_TOLERANCE, TOLERANCE, digits_of_products, finite, gap
+from ..types import Trace
 from .offload import holds_eight_bits
 from .parts import by_layer
 from .passes import Hook, first, hidden_argument, with_hidden
@@ -36,33 +41,51 @@ class Rows:
 
     def __init__(self, model: Model, count: int):
         self.model, self.count = model, count
-        self.numbers = _compared(model, count) if count > 1 else ()
+        # The first and the last; all where a user's own code acts in the model.
+        self.numbers = () if count <= 1 else range(count) if acts_in(model) else (0, count - 1)
         self.read: list[Tensor] = []  # by each layer, [row pos d]
         self.written: Tensor | None = None  # by the last layer, [row pos d]
 
     def noting(self, entries: Entries = tuple) -> Entries:
         """The hooks of the batch's pass, and with them those that note its rows."""
-        if not self.numbers:
-            return entries
 
         def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
-            self.read.append(self._rows(hidden_argument(args, kwargs)))
+            self.read.append(hidden_argument(args, kwargs).detach()[list(self.numbers)])
 
         def end(module: nn.Module, args: Any, output: Any) -> None:
-            self.written = self._rows(first(output))
+            self.written = first(output).detach()[list(self.numbers)]
 
-        return _around(self.model, begin, end)(entries)
-
-    def _rows(self, tensor: Tensor) -> Tensor:
-        return tensor.detach()[list(self.numbers)]
+        return _around(self.model, begin, end, entries) if self.numbers else entries
 
     def compare(self, output: Any, alone: Callable[[int, Around], Any]) -> None:
         """Run each of the rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`. Refuse
         where a layer reads or writes something else than in the batch, or where the head puts out something else."""
         for place, row in enumerate(self.numbers):
-            reader = Alone(self, place, self._name(row))
-            put_out = alone(row, _around(self.model, reader.begin, reader.end))
+            put_out = alone(row, partial(_around, self.model, *self._hooks_alone(place, self._name(row))))
             self._compare_heads(output, put_out, row)
+
+    def _hooks_alone(self, place: int, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Hooks of a pass of one row: its layers read what they read in the batch, and what they would have read is compared."""
+        calls = 0
+
+        def compared(x: Tensor, both: Tensor, what: str) -> Tensor:
+            expected = both[place : place + 1, : x.shape[1]].to(x.device)
+            self.refuse(gap(x.detach(), expected), x, f"{what} of {name}")
+            return expected
+
+        def begin(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            nonlocal calls
+            x = compared(hidden_argument(args, kwargs), self.read[calls], f"what layer {calls} reads")
+            calls += 1
+            return with_hidden(args, kwargs, x)
+
+        def end(module: nn.Module, args: Any, output: Any) -> Any:
+            if calls < len(self.read) or self.written is None:
+                return None
+            x = compared(first(output), self.written, "what the last layer writes")
+            return (x, *output[1:]) if isinstance(output, tuple) else x
+
+        return begin, end
 
     def compare_row(self, row: int, written: tuple[Tensor, Tensor], put_out: tuple[Any, Any]) -> None:
         """Compare a row of a batch with a pass of that row alone which was made before: what the last layer wrote, and the
@@ -77,25 +100,22 @@ class Rows:
         return f"row {row + 1} of a batch of {self.count}"
 
     def _compare_heads(self, output: Any, put_out: Any, row: int, *, layers: int = 1) -> None:
-        """Logits near 0 are compared as a probability sees them: a difference far below 1 does nothing."""
         for whole, own in ((_field(output, name), _field(put_out, name)) for name in PUT_OUT):
             if whole is not None and own is not None:
-                seen = whole.detach()[row : row + 1, : own.shape[1]]
-                difference = finite(float((own.detach() - seen).abs().max())) / max(1.0, float(seen.abs().max()))
+                difference = _difference(own, whole.detach()[row : row + 1, : own.shape[1]])
                 self.refuse(difference, own, f"what the model puts out for {self._name(row)}", layers=layers)
 
     def refuse_unequal(self, written: Tensor, layer: int) -> None:
         """Refuse a batch of copies of one text of which a layer does not write the same, [copy pos d]."""
         if len(written) > 1:
             others = written[1:]
-            difference = gap(others, written[:1].expand_as(others))
             what = f"what layer {layer} writes of one of {len(written)} copies of a text"
-            self.refuse(difference, written, what, layers=layer + 1)
+            self.refuse(gap(others, written[:1].expand_as(others)), written, what, layers=layer + 1)
 
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
-        allowed = allowed_in_layer(self.model, like) * math.sqrt(layers)
-        refuse_infinite(self.model, difference, f"{what} is not finite, in the batch or alone")
+        allowed = _allowed(self.model, like, layers)
+        _refuse_infinite(self.model, difference, f"{what} is not finite, in the batch or alone")
         if not difference <= allowed:
             raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
@@ -104,7 +124,23 @@ class Rows:
             )
 
 
-def refuse_infinite(model: Model, difference: float, told: str) -> None:
+def _around(model: Model, begin: Callable[..., Any], end: Callable[..., Any], entries: Entries) -> Entries:
+    """Hooks around those of a pass: `begin` comes after all that changes what a layer reads, `end` before a pass is ended."""
+
+    def all_entries() -> list[Hook]:
+        layers = [parts.layer for parts in by_layer(model.parts).values()]
+        ends, begins = [(layer, "after", end) for layer in layers], [(layer, "before", begin) for layer in layers]
+        return [*ends, *entries(), *begins]
+
+    return all_entries
+
+
+def _difference(now: Tensor, seen: Tensor) -> float:
+    """Of logits: near 0 they are compared as a probability sees them, where a difference far below 1 does nothing."""
+    return finite(float((now.detach().to(seen) - seen).abs().max()) / max(1.0, float(seen.abs().max())))
+
+
+def _refuse_infinite(model: Model, difference: float, told: str) -> None:
     """Refuse numbers that are not finite in words of their own: no hook is at fault."""
     if math.isinf(difference):
         raise ModelError(
@@ -113,63 +149,50 @@ def refuse_infinite(model: Model, difference: float, told: str) -> None:
         )
 
 
-def allowed_in_layer(model: Model, like: Tensor) -> float:
-    """What the order of sums may do in one layer: that of the coarser of the two number types, at least float32's, in which
+def _allowed(model: Model, like: Tensor, layers: int) -> float:
+    """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's, in which
     some norms of a float64 model compute."""
     types = (digits_of_products(like, dtype) for dtype in (like.dtype, model.dtype, torch.float32))
     allowed = max(LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types)
-    eight_bits = any(holds_eight_bits(parts.output) for parts in model.parts)
-    return max(allowed, EIGHT_BITS * LAYER_ROUNDINGS) if eight_bits else allowed
-
-
-def _compared(model: Model, count: int) -> Sequence[int]:
-    """The rows of a batch that are compared: the first and the last; all where a user's own code acts in the model."""
-    return range(count) if acts_in(model) else (0, count - 1)
-
-
-class Alone:
-    """Hooks of a pass of one row: its layers read what they read in the batch, and what they would have read is compared."""
-
-    def __init__(self, rows: Rows, place: int, told: str):
-        self.rows, self.place, self.told, self.calls = rows, place, told, 0
-
-    def begin(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        x = hidden_argument(args, kwargs)
-        self.calls += 1
-        return with_hidden(
-            args, kwargs, self._compared(x, self.rows.read[self.calls - 1], f"what layer {self.calls - 1} reads")
-        )
-
-    def end(self, module: nn.Module, args: Any, output: Any) -> Any:
-        if self.calls < len(self.rows.read) or self.rows.written is None:
-            return None
-        x = self._compared(first(output), self.rows.written, "what the last layer writes")
-        return (x, *output[1:]) if isinstance(output, tuple) else x
-
-    def _compared(self, x: Tensor, both: Tensor, what: str) -> Tensor:
-        """What stood in the batch in the place of x [1 pos d]."""
-        expected = both[self.place : self.place + 1, : x.shape[1]].to(x.device)
-        self.rows.refuse(gap(x.detach(), expected), x, f"{what} of {self.told}")
-        return expected
-
-
-def _around(model: Model, begin: Callable[..., Any], end: Callable[..., Any]) -> Around:
-    """Hooks around those of a pass: `begin` comes after all that changes what a layer reads, `end` before a pass is ended."""
-
-    def around(entries: Entries) -> Entries:
-        def all_entries() -> list[Hook]:
-            layers = [parts.layer for parts in by_layer(model.parts).values()]
-            return [
-                *((layer, "after", end) for layer in layers),
-                *entries(),
-                *((layer, "before", begin) for layer in layers),
-            ]
-
-        return all_entries
-
-    return around
+    if any(holds_eight_bits(parts.output) for parts in model.parts):
+        allowed = max(allowed, EIGHT_BITS * LAYER_ROUNDINGS)
+    return allowed * math.sqrt(layers)
 
 
 def _field(output: Any, name: str) -> Tensor | None:
     """A tensor that a model put out, by its name; None where there is none."""
-    return output.get(name) if isinstance(output, dict) else getattr(output, name, None)
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+
+
+# --- a pass and its trace ---------------------------------------------------------------------------------------------
+
+
+def compare_written(trace: Trace, layer: int, written: Tensor) -> None:
+    """Refuse what a layer writes now, [pos d], where it is not what it wrote. A trace whose layers were not kept has none."""
+    if len(trace.layers):
+        seen = trace.layers[layer].output.to(written.device)
+        difference = gap(written.detach().to(seen.dtype), seen)
+        _refuse_changed(trace, difference, seen, f"what layer {layer % trace.model.n_layers} writes")
+
+
+def compare_put_out(trace: Trace, output: Any, row: int = 0) -> None:
+    """Refuse logits, in this row of a batch, that are not those of the trace."""
+    seen, now = trace.logits, _field(output, "logits")
+    start, end = _field(output, "start_logits"), _field(output, "end_logits")
+    if start is not None and end is not None:
+        now = torch.stack([start[row, : len(trace)], end[row, : len(trace)]], -1)
+    elif now is not None:
+        now = now[row, list(trace.predicts)] if trace.predicts else now[row]
+    if now is not None and seen is not None and seen.numel():
+        _refuse_changed(trace, _difference(now, seen), seen, "what the model puts out")
+
+
+def _refuse_changed(trace: Trace, difference: float, like: Tensor, what: str) -> None:
+    """Refuse a difference that the rounding of all layers does not explain."""
+    _refuse_infinite(trace.model, difference, f"{what} is not finite")
+    allowed = _allowed(trace.model, like, trace.model.n_layers)
+    if not difference <= allowed:
+        raise ModelError(
+            f"{what} is not what it was when the text was traced (relative gap {difference:.1e}, allowed {allowed:.0e}): the "
+            "model, its hooks or its functions were changed since, or it does not do the same twice. Trace the text again."
+        )

@@ -13,11 +13,10 @@ from ..base.errors import ModelError
 from ..types import LayersOf, LayerTrace, Trace
 from .attention import looks_ahead
 from .encode import Encoded, unmasked_inputs
-from .own_attention import prove_foreign
 from .passes import Hook, plain_numbers
 from .record import Recorder, record_hooks
 from .rows import Around, Rows
-from .runner import run
+from .seam import prove_foreign, run
 
 if TYPE_CHECKING:
     from .model import Model
@@ -54,23 +53,22 @@ def run_traced(
     inputs = unmasked_inputs(model, encoded)
     recorder = Recorder(tuple(inputs["input_ids"].shape), each=each, chained=True)
     with model.lock, plain_numbers(), torch.no_grad():
-        replayed = None if watch else _replayed(model, inputs, recorder)
+        replayed = None
+        if inputs["input_ids"].is_cuda and each is None and not watch:
+            replayed = model.graphs.passed(model.hf_model, inputs, lambda tensors: _recorded(model, tensors, recorder))
         rows = Rows(model, len(encoded) if compare and replayed is None else 0)
         output, recorder.records = replayed or _recorded(model, inputs, recorder, watch=watch, around=rows.noting)
         rows.compare(output, lambda row, around: run(model, unmasked_inputs(model, [encoded[row]]), around(tuple)))
-    layers = recorder.layers()
-    _refuse_count(model, len(recorder.records))
-    info = (
-        _info(started, recorder.shape) | {"dtype": model.dtype} | ({} if each is None else {"causal": recorder.causal})
-    )
+    layers, count = recorder.layers(), len(recorder.records)
+    if count != model.n_layers:
+        raise ModelError(
+            f"{count} layers were seen at {model.family.layers!r}, the configuration says {model.n_layers}. "
+            f"The family entry {model.family.name!r} names the wrong layers."
+        )
+    info = _info(started, recorder.shape) | {"dtype": model.dtype}
+    if each is not None:
+        info["causal"] = recorder.causal
     return _slices(model, encoded, layers, output, info), recorder.records
-
-
-def _replayed(model: Model, inputs: dict[str, Any], recorder: Recorder) -> Any:
-    """The pass replayed on a GPU; None where it is to be run, and where layers are handed out as they come."""
-    if recorder.each is not None or not inputs["input_ids"].is_cuda:
-        return None
-    return model.graphs.passed(model.hf_model, inputs, lambda tensors: _recorded(model, tensors, recorder))
 
 
 def run_replayed(
@@ -93,7 +91,8 @@ def run_replayed(
         output, _ = _recorded(model, tensors, recorder)
         layers = recorder.layers()
         if not torch.cuda.is_current_stream_capturing():  # it is always run once before it is captured
-            causal = shape[1] > 1 and _looks_back_alone(layers)
+            by_mask = {id(layer.mask): layer for layer in layers}  # layers share their masks, so each mask is read once
+            causal = shape[1] > 1 and not any(map(looks_ahead, by_mask.values()))
         return output, compute(layers), causal
 
     with model.lock, plain_numbers(), torch.no_grad():
@@ -102,11 +101,6 @@ def run_replayed(
         return None
     output, computed, causal = replayed
     return _slices(model, encoded, [], output, _info(started, shape) | {"causal": causal}), computed
-
-
-def _looks_back_alone(layers: Sequence[LayerTrace]) -> bool:
-    """May no position look ahead in any layer? Layers share their masks, so each mask is read once."""
-    return not any(map(looks_ahead, {id(layer.mask): layer for layer in layers}.values()))
 
 
 def _recorded(
@@ -124,14 +118,6 @@ def _recorded(
     return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
 
 
-def _refuse_count(model: Model, count: int) -> None:
-    if count != model.n_layers:
-        raise ModelError(
-            f"{count} layers were seen at {model.family.layers!r}, the configuration says {model.n_layers}. "
-            f"The family entry {model.family.name!r} names the wrong layers."
-        )
-
-
 def _info(started: float, shape: Sequence[int]) -> dict[str, Any]:
     return {"forward_seconds": time.perf_counter() - started, "batch": shape[0], "padded_to": shape[1]}
 
@@ -143,35 +129,28 @@ def _slices(
     output: Mapping[str, Any],
     info: Mapping[str, Any],
 ) -> list[Trace]:
-    """The traces of a batch, one for each example."""
-    return [_slice(model, one, row, layers, output, info) for row, one in enumerate(encoded)]
-
-
-def _slice(
-    model: Model,
-    one: Encoded,
-    row: int,
-    layers: Sequence[LayerTrace],
-    output: Mapping[str, Any],
-    info: Mapping[str, Any],
-) -> Trace:
-    """Example `row` of a traced batch, padding cut off."""
-    logits, predicts = _logits_of(model, one, row, output)
-    return Trace(
-        model=model,
-        tokens=one.tokens,
-        input_ids=one.input_ids,
-        attention_mask=one.attention_mask,
-        token_type_ids=one.token_type_ids,
-        layers=LayersOf(layers, row, len(one.input_ids)),
-        special=one.special,
-        words=one.words,
-        text=one.text,
-        pair=one.pair,
-        logits=logits,
-        predicts=predicts,
-        info=info,
-    )
+    """The traces of a batch, one for each example, padding cut off."""
+    traces = []
+    for row, one in enumerate(encoded):
+        logits, predicts = _logits_of(model, one, row, output)
+        traces.append(
+            Trace(
+                model=model,
+                tokens=one.tokens,
+                input_ids=one.input_ids,
+                attention_mask=one.attention_mask,
+                token_type_ids=one.token_type_ids,
+                layers=LayersOf(layers, row, len(one.input_ids)),
+                special=one.special,
+                words=one.words,
+                text=one.text,
+                pair=one.pair,
+                logits=logits,
+                predicts=predicts,
+                info=info,
+            )
+        )
+    return traces
 
 
 def _logits_of(
@@ -187,11 +166,8 @@ def _logits_of(
         return output["logits"][row], ()
     if model.task == "token-classification":
         return output["logits"][row, :n], tuple(range(n))
-    places = _predicted_places(model, one.input_ids)
+    if model.task == "causal-lm":  # behind the last token
+        places = [n - 1]
+    else:
+        places = [place for place, token in enumerate(one.input_ids) if token == model.mask_id]
     return output["logits"][row, places], tuple(places)
-
-
-def _predicted_places(model: Model, ids: Sequence[int]) -> list[int]:
-    """The positions that a language model predicts for: behind the last token of a decoder, else at the masks."""
-    mask = model.mask_id
-    return [len(ids) - 1] if model.task == "causal-lm" else [place for place, token in enumerate(ids) if token == mask]

@@ -23,14 +23,28 @@ def token_id(model: Model, word: str, role: str = "target") -> int:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
     number = _one_token(model, word)
     if number is None:
-        raise InputError(_several_tokens(model, word, role))
+        split = model.tokenizer.convert_ids_to_tokens(model.tokenizer.encode(word, add_special_tokens=False))
+        raise InputError(
+            f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
+        )
     return number
 
 
 def _one_token(model: Model, word: str) -> int | None:
-    """The id of a word that is one token; None where it is several."""
-    numbers = (lookup(model.tokenizer, word) for lookup in (_marked_token, _single_token, _in_vocabulary))
-    return next((number for number in numbers if number is not None), None)
+    """The id of a word that is one token; None where it is several. A word that is written with a tokenizer's mark is that very
+    token, or the piece behind `##`, where the tokenizer itself writes no such mark. Another one is what the tokenizer reads as
+    one token, inside a text or else at its beginning."""
+    if word.startswith(MARKS) or word.endswith("</w>"):
+        number = _in_vocabulary(model.tokenizer, word)
+        if number is None and word.startswith(CONTINUES):
+            number = _in_vocabulary(model.tokenizer, word.removeprefix(CONTINUES))
+        if number is not None:
+            return number
+    for text in (f" {word}", word):
+        ids = model.tokenizer.encode(text, add_special_tokens=False)
+        if len(ids) == 1 and ids[0] != model.tokenizer.unk_token_id:
+            return int(ids[0])
+    return _in_vocabulary(model.tokenizer, word)
 
 
 def pieces_of(model: Model, word: str) -> tuple[int, ...]:
@@ -43,33 +57,6 @@ def pieces_of(model: Model, word: str) -> tuple[int, ...]:
     ways = [model.tokenizer.encode(text, add_special_tokens=False) for text in (f" {word}", word)]
     pieces = min(ways, key=len)
     return () if model.tokenizer.unk_token_id in pieces else tuple(map(int, pieces))
-
-
-def _several_tokens(model: Model, word: str, role: str) -> str:
-    split = model.tokenizer.convert_ids_to_tokens(model.tokenizer.encode(word, add_special_tokens=False))
-    return f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
-
-
-def _marked_token(tokenizer: Any, word: str) -> int | None:
-    """The id of a word that is written with a tokenizer's mark."""
-    if not (word.startswith(MARKS) or word.endswith("</w>")):
-        return None
-    number = _in_vocabulary(tokenizer, word)
-    return _continuing_piece(tokenizer, word) if number is None else number
-
-
-def _continuing_piece(tokenizer: Any, word: str) -> int | None:
-    """The id of the piece behind `##`, where the tokenizer itself writes no such mark."""
-    return _in_vocabulary(tokenizer, word.removeprefix(CONTINUES)) if word.startswith(CONTINUES) else None
-
-
-def _single_token(tokenizer: Any, word: str) -> int | None:
-    """The id of a word that the tokenizer reads as one token: inside a text, else at its beginning."""
-    for text in (f" {word}", word):
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-            return int(ids[0])
-    return None
 
 
 def _in_vocabulary(tokenizer: Any, token: str) -> int | None:
@@ -86,19 +73,8 @@ def token_name(model: Model, number: int, *, plain: bool = False) -> str:
     if model.tokenizer is None:
         return str(number)
     if (number, plain) not in model.token_names:
-        model.token_names[number, plain] = _token_name(model, number, plain)
+        name = model.tokens([number])[0]
+        words = [model.tokenizer.decode([number]).strip()] if plain else []
+        names = (word for word in (*words, name, CONTINUES + name) if word and _one_token(model, word) == number)
+        model.token_names[number, plain] = next(names, str(number))
     return model.token_names[number, plain]
-
-
-def _token_name(model: Model, number: int, plain: bool) -> str:
-    name = model.tokens([number])[0]
-    words = [model.tokenizer.decode([number]).strip()] if plain else []
-    names = filter(None, (*words, name, CONTINUES + name))
-    return next((word for word in names if _means(model, word) == number), str(number))
-
-
-def _means(model: Model, name: str) -> int | None:
-    try:
-        return token_id(model, name)
-    except InputError:
-        return None

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..base.errors import InputError, nearest
 from ..base.steps import tell
-from ..model.repeats import compare_put_out, compare_written
 from ..model.rerun import Attached
+from ..model.rows import compare_put_out, compare_written
 from ..types import Map, Trace
 from .targets import Target
 

@@ -39,13 +39,9 @@ AREAS: dict[str, tuple[str, ...]] = {
         *(
             f"mixlens/model/{name}.py"
             for name in (
-                "described",
                 "kept",
-                "own_code",
-                "packages",
                 "passes",
                 "quantized",
-                "repeats",
                 "user_code",
                 "words",
                 "wrappers",
@@ -54,8 +50,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),  # the rest: decompositions, scoring, aggregation, attributions, targets
 }
 READING = """
-    __init__ attention chat encode families foreign loading model offload own_attention parts placing predict record rerun
-    rows runner seam stock tracing vocabulary
+    __init__ attention chat encode families loading model offload parts placing predict record rerun
+    rows seam tracing vocabulary
 """
 PAPERS = """
     __init__ alti* attcat* command core experiment figure_style figures folder globenc* identifiability* layer_curves plan prepare
@@ -221,18 +217,19 @@ FIRST: dict[str, tuple[str, ...]] = {
     "mixlens/methods/_attribution.py": (*ATTRIBUTIONS, "tests/test_structure.py"),
     "mixlens/targets.py": (*ATTRIBUTIONS, "tests/test_asking.py", "tests/test_cli.py", "tests/test_fuzz.py"),
     "mixlens/model/kept.py": (
-        *("test_passes_by_hand.py", "tests/test_kept_values.py"),
+        "tests/test_kept_values.py",
         "tests/test_unfoolable.py",
         "tests/test_together.py:kept",
         "tests/test_quantized.py:asked",
     ),
-    "mixlens/model/passes.py": ("test_passes_by_hand.py", "test_threads.py", "test_untouched.py", "test_settings.py"),
-    "mixlens/model/packages.py": ("test_user_code.py", "test_attention_helpers.py"),
-    "mixlens/model/repeats.py": ("test_repeats.py",),
-    "mixlens/model/described.py": ("test_described.py",),
-    "mixlens/model/user_code.py": ("test_user_code.py", "test_described.py", "test_rows_of_batches.py"),
-    "mixlens/model/wrappers.py": ("test_passes_by_hand.py", "tests/test_settings.py"),
-    "mixlens/provenance.py": ("tests/test_run_identity.py:!reads", "test_described.py"),
+    "mixlens/model/passes.py": ("test_threads.py", "test_untouched.py", "test_settings.py"),
+    "mixlens/model/user_code.py": (
+        "test_user_code.py",
+        "test_attention_helpers.py",
+        "test_rows_of_batches.py",
+    ),
+    "mixlens/model/wrappers.py": ("tests/test_settings.py",),
+    "mixlens/provenance.py": ("tests/test_run_identity.py:!reads",),
     "mixlens/model/quantized.py": ("test_quantization_by_hand.py", "tests/test_quantized.py"),
     "mixlens/completeness.py": ("tests/test_completeness.py", "tests/test_terminal.py"),
     "mixlens/methods/_quadrature.py": ("tests/test_completeness.py",),
@@ -254,7 +251,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "tests/test_golden_maps.py",
     ),
     "mixlens/model/words.py": (
-        "test_passes_by_hand.py",
+        "test_words.py",
         "test_aggregate.py",
         "test_load.py",
         "test_run.py",

@@ -15,7 +15,7 @@ from transformers.models.llama import modeling_llama
 
 import mixlens
 from mixlens.base.errors import ModelError
-from mixlens.model import own_attention, packages
+from mixlens.model import user_code
 
 OWN, OWN_SDPA, OWN_REPEAT = F.softmax, F.scaled_dot_product_attention, modeling_llama.repeat_kv
 
@@ -76,15 +76,4 @@ def test_a_helper_that_does_the_same_is_compared_on_every_text(monkeypatch: pyte
 
 @pytest.mark.parametrize("case", CONFIGURATIONS)
 def test_the_helpers_of_stock_models_are_trusted(case: str) -> None:
-    assert not own_attention.is_foreign(loaded(case))
-
-
-def test_functions_by_their_package_and_what_they_call() -> None:
-    assert packages.packages_of(OWN) == {"torch"}
-    assert packages.packages_of(functools.partial(OWN, dim=0)) == {"torch"}
-    assert packages.packages_of(borrowed) == {"torch", __name__}
-    assert packages.packages_of(torch.matmul) <= {"torch"}  # not written in Python
-    found = packages.called_by(modeling_llama.eager_attention_forward)
-    assert {OWN_REPEAT, OWN, torch.matmul} <= set(found)
-    assert packages.called_by(torch.matmul) == ()
-    assert packages.package("a.b.c") == packages.package("a") == "a"
+    assert not user_code.foreign_functions(loaded(case))

@@ -14,7 +14,7 @@ from conftest import hf_model, ids
 
 import mixlens
 from mixlens.base.errors import ModelError
-from mixlens.model.foreign import named_errors, user_code
+from mixlens.model import user_code
 
 LENGTH = 9
 
@@ -80,7 +80,7 @@ def test_a_model_that_was_moved_to_the_meta_device_is_refused() -> None:
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), ModelError("own")])
 def test_errors_of_memory_and_our_own_stay(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, named_errors():
+    with pytest.raises(type(error)) as raised, user_code.named_errors():
         raise error
     assert raised.value is error
 
@@ -102,12 +102,12 @@ def test_whose_code_it_is(file: str, named: str | None) -> None:
     exec(compile("def fail(module, args): raise RuntimeError('x')", file, "exec"), space)
     with pytest.raises(RuntimeError) as raised:
         space["fail"](None, None)
-    assert user_code(raised.value) is None  # no module was run: whoever called it knows
+    assert user_code.place_of_user_code(raised.value) is None  # no module was run: whoever called it knows
     module = torch.nn.Identity()
     module.register_forward_pre_hook(space["fail"])
     with pytest.raises(RuntimeError) as raised:
         module(torch.ones(1))
-    assert user_code(raised.value) == named
+    assert user_code.place_of_user_code(raised.value) == named
 
 
 def test_a_hook_that_refuses_a_value_is_not_the_model_that_refuses_the_text() -> None:

@@ -448,18 +448,3 @@ def test_a_corpus_run_in_four_bits_is_another_run(tmp_path: Path) -> None:
     assert go(rows, tmp_path / "run", quantization="4bit", **asked).done == 0
     with pytest.raises(mixlens.MixlensError, match="quantization"):
         go(rows, tmp_path / "run", **asked)
-
-
-def test_a_layer_is_tried_on_two_vectors_that_half_precision_does_not_tell_apart() -> None:
-    from mixlens.model.quantized import Trial
-
-    asked: list[torch.Tensor] = []
-    x = torch.tensor([[0.5, -1.0]])
-    for dtype, count in ((torch.float32, 2), (torch.bfloat16, 1)):
-        asked.clear()
-        Trial(torch.nn.Linear(2, 2), "layer", "m", dtype)._answers(lambda given: asked.append(given) or given, x)  # type: ignore
-        assert len(asked) == count
-        if count == 2:
-            assert not torch.equal(*asked)
-            assert torch.equal(*(one.to(torch.bfloat16) for one in asked))
-            assert torch.equal(*(one.to(torch.float16) for one in asked))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import mixlens
 from mixlens.base.errors import ModelError
-from mixlens.model import repeats, rows
+from mixlens.model import rows
 
 NAMES = (
     *("grad_l2", "grad_x_input", "attcat", "cat", "deeplift", "integrated_gradients", "smooth_grad", "gradient_shap"),
@@ -113,10 +113,10 @@ def test_logits_of_every_task() -> None:
         assert lens.task == task
         trace = lens.trace(input_ids=ids(5))
         answer = dict(lens.outputs([trace]))
-        repeats.compare_put_out(trace, answer)
+        rows.compare_put_out(trace, answer)
         changed = {key: value + 1 if key.endswith("logits") else value for key, value in answer.items()}
         with pytest.raises(ModelError, match="what the model puts out is not what it was"):
-            repeats.compare_put_out(trace, changed)
+            rows.compare_put_out(trace, changed)
 
     compared("classification", "AutoModelForSequenceClassification")
     compared("question-answering", "AutoModelForQuestionAnswering")
@@ -127,22 +127,9 @@ def test_a_trace_without_layers_or_logits_has_nothing_to_compare() -> None:
     lens = mixlens.load(copy.deepcopy(hf_model("bert")).float())
     trace = lens.trace(input_ids=ids(5))
     assert trace.logits is None
-    repeats.compare_put_out(trace, {"logits": torch.zeros(1, 2)})
-    repeats.compare_written(trace, -1, trace.layers[-1].output)
+    rows.compare_put_out(trace, {"logits": torch.zeros(1, 2)})
+    rows.compare_written(trace, -1, trace.layers[-1].output)
     with pytest.raises(ModelError, match="what layer 2 writes"):
-        repeats.compare_written(trace, -1, 2 * trace.layers[-1].output)
+        rows.compare_written(trace, -1, 2 * trace.layers[-1].output)
     streamed, _ = lens.run_traced([lens.encode_ids(ids(5))], each=lambda *given: None)
-    repeats.compare_written(streamed[0], -1, torch.zeros(5, 32))
-
-
-def test_the_rounding_of_all_layers_is_allowed_and_no_more() -> None:
-    """1e-4 for one layer in float32, and twice as much for four: independent errors add up as their squares do."""
-    lens = mixlens.load(copy.deepcopy(hf_model("bert")).float())
-    trace = lens.trace(input_ids=ids(5))
-    seen = torch.ones(1)
-    allowed = rows.allowed_in_layer(lens, seen) * lens.n_layers**0.5
-    assert allowed == pytest.approx(1e-4 * 3**0.5)
-    repeats._refuse(trace, 0.999 * allowed, seen, "it")
-    for difference in (1.001 * allowed, float("inf")):
-        with pytest.raises(ModelError, match=r"^it is not"):
-            repeats._refuse(trace, difference, seen, "it")
+    rows.compare_written(streamed[0], -1, torch.zeros(5, 32))

@@ -13,7 +13,7 @@ from conftest import DISTINCT, QUICK, hf_model, ids
 from torch import nn
 
 import mixlens
-from mixlens.model.passes import modules_of
+from mixlens.model.parts import modules_of
 from mixlens.scoring.maps import known
 from mixlens.scoring.registry import known_attributions
 
