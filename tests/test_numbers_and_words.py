@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 import torch
 
+import mixlens
 from mixlens.base import budget, rounding
 from mixlens.base import text as wording
 from mixlens.base import words as sentences
 from mixlens.base.errors import InputError
-from mixlens.base.words import Word
+from mixlens.base.words import Word, words_in
 from mixlens.scoring import by_word, completeness, conventions, notices, products
 from mixlens.scoring.registry import ATTRIBUTIONS
+from mixlens.scoring.removal import units_of
 from mixlens.types import Attribution, Map
 
 NAN = math.nan
@@ -231,9 +233,19 @@ def test_one_line_break_begins_nothing_and_another_text_does() -> None:
     ]  # all in small letters
 
 
+def test_a_sentence_that_is_taken_out_is_a_sentence_that_is_shown() -> None:
+    """One definition: neither "Dr." nor dots before a small letter end a sentence."""
+    text = "Dr. Smith made it. The plot was dull ... but he liked it."
+    trace = mixlens.load("sentiment").trace(text)
+    words = words_in(trace)
+    shown = [[i for number in numbers for i in words[number].tokens] for numbers in sentences.sentences_of(words)]
+    assert [list(unit) for unit in units_of(trace, "sentence", ())] == shown
+    assert len(shown) == 2
+
+
 def test_marks() -> None:
-    told = {text: Word(text, "", (0,), 0, False).is_mark for text in (".", "?!", "", "a", "3", "a.")}
-    assert told == {".": True, "?!": True, "": True, "a": False, "3": False, "a.": False}
+    told = {text: Word(text, "", (0,), 0, False).mark for text in (".", "?!", "$", "", "a", "3", "a.", "☺")}
+    assert told == {".": True, "?!": True, "$": True, "": False, "a": False, "3": False, "a.": False, "☺": False}
 
 
 # --- rounding -------------------------------------------------------------------------------------------------------------

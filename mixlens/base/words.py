@@ -7,12 +7,10 @@ ABBREVIATIONS, and before a small letter, unless the whole text is written in sm
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import Any
-
-from ..types import Words
 
 ENDS = frozenset(".!?…。！？")
 CLOSES = frozenset("\"'”’»)]")
@@ -21,105 +19,80 @@ ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "vs", "prof", "jr", "s
 
 @dataclass(frozen=True)
 class Word:
-    """A word, what stands between it and the word before, its tokens, and which text it is of: 0, 1 (the pair), or -1."""
+    """A word of a text, what stands between it and the word before, and its tokens. `source`: the text it is of, 0, 1 (the pair)
+    or -1 (the tokenizer added it); `begin`, `end`: its characters in that text, -1 where it is not found there."""
 
     text: str
     before: str
     tokens: tuple[int, ...]
     source: int
     special: bool
+    begin: int = field(default=-1, compare=False)
+    end: int = field(default=-1, compare=False)
 
     @property
-    def is_mark(self) -> bool:
-        """Is it punctuation alone?"""
-        return not any(char.isalnum() for char in self.text)
+    def mark(self) -> bool:
+        """Punctuation alone."""
+        return is_mark(self.text)
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text is punctuation alone, or signs of ASCII such as + and $."""
+    kinds = [(char, unicodedata.category(char)[0]) for char in text]
+    return bool(text) and all(kind == "P" or (kind == "S" and char.isascii()) for char, kind in kinds)
+
+
+def words_of(
+    sources: Sequence[str | None], words: Sequence[tuple[str, tuple[int, ...]]], special: Sequence[bool]
+) -> list[Word]:
+    """Words as (text, tokens), in order, each found in its source: a text and its pair."""
+    texts = [source or "" for source in (*sources, "", "")][:2]
+    found: list[Word] = []
+    source, end = 0, 0
+    for text, tokens in words:
+        is_special = all(special[token] for token in tokens)
+        begin = texts[source].find(text, end)
+        if begin < 0 and source == 0 and (later := texts[1].find(text)) >= 0 and not is_special:
+            source, begin, end = 1, later, 0
+        if is_special and (begin < 0 or texts[source][end:begin].strip()):  # written in the text, it would come next
+            found.append(Word(text, "", tokens, -1, True))
+        elif begin < 0:
+            found.append(Word(text, " ", tokens, source, is_special))
+        else:
+            found.append(Word(text, texts[source][end:begin], tokens, source, is_special, begin, begin + len(text)))
+            end = begin + len(text)
+    return found
 
 
 def words_in(result: Any) -> list[Word]:
-    """The words of a result (a Map, HeadMaps or an Attribution) in order; its tokens, where words are not known."""
-    special = result.special or (False,) * len(result.tokens)
-    groups: Words = result.words or _tokens_as_words(result.tokens)
-    sources = [result.info.get(name) or "" for name in ("text", "pair")]
-    words: list[Word] = []
-    source, end = 0, 0
-    for text, tokens in groups:
-        if all(special[token] for token in tokens):
-            words.append(Word(text, "", tokens, -1, True))
-            continue
-        source, start = _place(sources, text, source, end)
-        first = not words or words[-1].source != source
-        before = _before(sources[source], 0 if first else end, start)
-        end = end if start is None else start + len(text)
-        words.append(Word(text, before, tokens, source, False))
-    return words
-
-
-def _tokens_as_words(tokens: Sequence[str]) -> Words:
-    return tuple((token, (place,)) for place, token in enumerate(tokens))
-
-
-def _before(source: str, end: int, start: int | None) -> str:
-    """What stands in a text before a word, behind the `end` of the word before; a space where the word is not found."""
-    return " " if start is None else source[end:start]
-
-
-def _place(sources: Sequence[str], text: str, source: int, end: int) -> tuple[int, int | None]:
-    """Where a word stands behind the last one: the number of its text, and its first character; None where it is in neither."""
-    start = sources[source].find(text, end)
-    if start < 0 and source == 0:
-        later = sources[1].find(text)
-        return (1, later) if later >= 0 else (0, None)
-    return source, start if start >= 0 else None
+    """The words of a Trace, a Map, HeadMaps or an Attribution in order; its tokens, where words are not known."""
+    told = getattr(result, "info", {})
+    sources = [getattr(result, name, None) or told.get(name) for name in ("text", "pair")]
+    words = result.words or [(token, (place,)) for place, token in enumerate(result.tokens)]
+    return words_of(sources, words, result.special or (False,) * len(result.tokens))
 
 
 def sentences_of(words: Sequence[Word]) -> list[list[int]]:
     """Numbers of the words of each sentence, in order; special tokens are in none."""
-    small = _is_small(words)
-    numbers, sentence = [], 0
     places = [place for place, word in enumerate(words) if not word.special]
+    is_small = not any(char.isupper() for place in places for char in words[place].text)
+    closing = "".join(CLOSES)
+    sentences: list[list[int]] = []
     for last, place in zip([None, *places], places, strict=False):
-        if last is not None and _begins(words, last, place, small):
-            sentence += 1
-        numbers.append((sentence, place))
-    return [[place for _, place in group] for _, group in groupby(numbers, key=lambda pair: pair[0])]
-
-
-def _is_small(words: Sequence[Word]) -> bool:
-    """Whether the whole text is written in small letters."""
-    return not any(char.isupper() for word in words for char in word.text if not word.special)
-
-
-def _begins(words: Sequence[Word], last: int, place: int, small: bool) -> bool:
-    """Whether a sentence begins at this word."""
-    word = words[place]
-    if word.source != words[last].source or word.before.count("\n") > 1:
-        return True
-    if not word.before or word.text[:1] in ENDS | CLOSES:
-        return False
-    end = _before_closing(words, last)
-    return _opened(words[end].text)[-1:] in ENDS and not _goes_on(words, end, word, small)
-
-
-def _opened(text: str) -> str:
-    """A text without the quotes and brackets that close at its end."""
-    return text.rstrip("".join(CLOSES))
-
-
-def _before_closing(words: Sequence[Word], end: int) -> int:
-    """The last word up to `end` that is more than closing quotes and brackets."""
-    while end > 0 and not _opened(words[end].text) and not words[end].special:
-        end -= 1
-    return end
-
-
-def _goes_on(words: Sequence[Word], end: int, word: Word, small: bool) -> bool:
-    """Whether the mark at `end` does not end its sentence, because of what stands before it or behind it."""
-    if not small and word.text[:1].islower():
-        return True
-    before = words[end - 1].text if end else ""
-    return _opened(words[end].text) == "." and _is_abbreviation(before)
-
-
-def _is_abbreviation(text: str) -> bool:
-    """One of ABBREVIATIONS, or an initial."""
-    return text.lower() in ABBREVIATIONS or (len(text) == 1 and text.isupper())
+        word = words[place]
+        if last is None or word.source != words[last].source or word.before.count("\n") > 1:
+            sentences.append([place])
+            continue
+        end = last  # the last word that is more than closing quotes and brackets
+        while end > 0 and not words[end].text.rstrip(closing) and not words[end].special:
+            end -= 1
+        mark = words[end].text.rstrip(closing)
+        ends = mark[-1:] in ENDS and word.before and word.text[:1] not in ENDS | CLOSES
+        goes_on = not is_small and word.text[:1].islower()
+        if ends and mark == ".":  # after an initial or an abbreviation, a full stop ends no sentence
+            before = words[end - 1].text if end else ""
+            goes_on |= before.lower() in ABBREVIATIONS or (len(before) == 1 and before.isupper())
+        if ends and not goes_on:
+            sentences.append([])
+        sentences[-1].append(place)
+    return sentences

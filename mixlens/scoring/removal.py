@@ -7,8 +7,10 @@ or by what a masked language model puts there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from ..base.errors import InputError, nearest
 from ..base.steps import tell
+from ..base.words import sentences_of, words_in
 from ..model.model import Model
 from ..types import Trace
 from .questions import HEADS, MOST_ROWS, TOGETHER
@@ -26,7 +29,6 @@ from .targets import Target
 
 WAYS = ("delete", "pad", "mask", "unk", "infill")
 UNITS = ("token", "word", "sentence")
-ENDS = (".", "!", "?")  # tokens that end a sentence
 Unit = tuple[int, ...]  # positions of the tokens of one unit
 Row = dict[str, Any]  # the inputs of the model for one text, without padding
 
@@ -47,7 +49,15 @@ Replacement = str | int | Infill
 def units_of(trace: Trace, unit: str, stay: Collection[int]) -> list[Unit]:
     """The units of a text in their order, without the positions that stay; a unit of which nothing is left is no unit."""
     _refuse_other("unit", unit, UNITS)
-    groups = {"token": _tokens, "word": _words, "sentence": _sentences}[unit](trace)
+    if unit == "token":
+        groups: list[Unit] = [(i,) for i in range(len(trace))]
+    elif unit == "sentence":
+        words = words_in(trace)
+        groups = [tuple(i for number in numbers for i in words[number].tokens) for numbers in sentences_of(words)]
+    elif trace.words is None:
+        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
+    else:
+        groups = [positions for _, positions in trace.words]
     movable = [tuple(i for i in group if i not in stay) for group in groups]
     return [group for group in movable if group]
 
@@ -67,38 +77,12 @@ def removable_units(trace: Trace, target: Target, unit: str = "token") -> list[U
     return units
 
 
-def _tokens(trace: Trace) -> list[Unit]:
-    return [(i,) for i in range(len(trace))]
-
-
-def _words(trace: Trace) -> list[Unit]:
-    if trace.words is None:
-        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    return [positions for _, positions in trace.words]
-
-
-def _sentences(trace: Trace) -> list[Unit]:
-    """Runs of tokens up to a full stop, an exclamation mark or a question mark, the mark included."""
-    ends = [i + 1 for i, token in enumerate(trace.tokens) if token in ENDS or trace.special[i]]
-    starts = [0, *ends]
-    return [tuple(range(start, end)) for start, end in zip(starts, [*ends, len(trace)], strict=True) if start < end]
-
-
 def by_unit(scores: NDArray[Any], units: Sequence[Unit]) -> NDArray[np.float64]:
     """[unit]: the sum of the scores of each unit's tokens."""
     return np.array([scores[list(unit)].sum() for unit in units], dtype=np.float64)
 
 
 # --- texts with parts taken away ----------------------------------------------------------------------------------------
-
-
-def outcomes(
-    trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, replacement: Replacement = "delete"
-) -> NDArray[np.float64]:
-    """[change]: the target's number with the tokens at these positions deleted or replaced, run in batches."""
-    return np.array(
-        [answer.value for answer in answers(trace, gone, target, replacement=replacement)], dtype=np.float64
-    )
 
 
 @dataclass(frozen=True)
@@ -116,66 +100,111 @@ class Answer:
         return self.predicted == self.target.ids
 
 
-def answers(
-    trace: Trace, gone: Sequence[Sequence[int]], target: Target, *, replacement: Replacement = "delete"
-) -> list[Answer]:
-    """The answer to each text with the tokens at these positions deleted or replaced, run in batches."""
-    rows = _rows(trace, gone, replacement)
-    targets = [_moved(target, set(positions)) if replacement == "delete" else target for positions in gone]
+def asked(
+    trace: Trace,
+    gone: Sequence[Collection[int]],
+    targets: Sequence[Sequence[Target]],
+    *,
+    replacement: Replacement = "delete",
+    bar: str | None = None,
+) -> list[list[Answer]]:
+    """[change][target]: what the model says with the tokens at these positions deleted or replaced, run in batches.
+
+    The targets of a change name positions of the changed text. Texts that read the same position are read together, in float64.
+    `bar` names the work, where a terminal shows its progress."""
+    from tqdm.auto import tqdm
+
+    rows = _rows(trace, [sorted(positions) for positions in gone], replacement)
     step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
-    found: list[Answer] = []
-    for start in range(0, len(rows), step):
-        found += _answers(trace.model, rows[start : start + step], targets[start : start + step], compare=start == 0)
+    found: list[list[Answer]] = []
+    for start in tqdm(range(0, len(rows), step), desc=bar, delay=2, leave=False, disable=None if bar else True):
+        batch = rows[start : start + step]
+        texts: Any = [SimpleNamespace(**row) for row in batch]
+        output = trace.model.outputs(texts, compare=start == 0)
+        groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
+        for number, row in enumerate(batch):
+            for target in targets[start + number]:
+                groups[target, len(row["input_ids"])].append(number)
+        answers: dict[tuple[Target, int], Answer] = {}
+        for (target, length), numbers in groups.items():
+            part, read = _part(output, numbers, length, target)
+            predicted = zip(*(logits.argmax(-1).tolist() for logits in read.logits_of(part)), strict=True)
+            for number, value, ids in zip(numbers, read.of(part).tolist(), predicted, strict=True):
+                answers[target, number] = Answer(value, ids, target, tuple(batch[number]["input_ids"]))
+        found += [[answers[target, number] for target in targets[start + number]] for number in range(len(batch))]
         tell(len(found), len(rows), "texts")
     return found
 
 
-def every_outcome(
+def _part(output: Any, numbers: Sequence[int], length: int, target: Target) -> tuple[SimpleNamespace, Target]:
+    """The logits of some texts of a batch where a target is read, in float64, and the target as it reads them. Logits of spans are
+    over positions: those of padding are cut off."""
+    heads = {name: logits[list(numbers)] for name in HEADS if (logits := getattr(output, name, None)) is not None}
+    if target.positions and "logits" in heads:
+        heads["logits"] = heads["logits"][:, list(target.positions)]
+        target = replace(target, positions=tuple(range(len(target.positions))))
+    cut = {name: part if name == "logits" else part[:, :length] for name, part in heads.items()}
+    return SimpleNamespace(**{name: part.cpu().double() for name, part in cut.items()}), target
+
+
+def answers(
+    trace: Trace, gone: Sequence[Collection[int]], target: Target, *, replacement: Replacement = "delete"
+) -> list[Answer]:
+    """The answer to each text with the tokens at these positions deleted or replaced; the target moves with its tokens."""
+    targets = [[moved(target, positions) if replacement == "delete" else target] for positions in gone]
+    return [answer for (answer,) in asked(trace, gone, targets, replacement=replacement)]
+
+
+def outcomes(
+    trace: Trace, gone: Sequence[Collection[int]], target: Target, *, replacement: Replacement = "delete"
+) -> NDArray[np.float64]:
+    """[change]: the target's number with the tokens at these positions deleted or replaced."""
+    return np.array([one.value for one in answers(trace, gone, target, replacement=replacement)], dtype=np.float64)
+
+
+def answers_without(
     trace: Trace,
-    gone: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[Target]],
+    target: Target,
+    words: Sequence[Sequence[int]],
+    sets: Iterable[Collection[int]],
     *,
     replacement: Replacement = "delete",
-) -> list[list[float]]:
-    """[change][target]: the numbers of several targets with the tokens at these positions deleted or replaced. The targets of
-    a change name positions of the changed text, and are read in one pass."""
-    from tqdm.auto import tqdm
-
-    rows = _rows(trace, gone, replacement)
-    step = trace.model.batch_limit or max(1, min(MOST_ROWS, TOGETHER // max(1, len(trace))))
-    values: list[list[float]] = []
-    for start in tqdm(range(0, len(rows), step), desc="leaving out", delay=2, leave=False, disable=None):
-        batch: Any = [SimpleNamespace(**row) for row in rows[start : start + step]]
-        output = trace.model.outputs(batch, compare=start == 0)
-        for number, row in enumerate(rows[start : start + step]):
-            part = _part(output, [number], len(row["input_ids"]))
-            values.append([float(target.of(part)[0]) for target in targets[start + number]])
-        tell(len(values), len(rows), "texts")
-    return values
+) -> dict[frozenset[int], Answer]:
+    """The answer without each set of words, by their numbers. `words`: the positions of each. A set is asked once; sets of one size
+    stand together, as they are of similar length, and share their passes."""
+    every = sorted(set(map(frozenset, sets)), key=lambda one: (len(one), sorted(one)))
+    gone = [[position for word in one for position in words[word]] for one in every]
+    return dict(zip(every, answers(trace, gone, target, replacement=replacement), strict=True))
 
 
-def _answers(model: Model, rows: Sequence[Row], targets: Sequence[Target], *, compare: bool) -> list[Answer]:
-    """Of each row, in one pass. Rows that read the same position are read together."""
-    texts: Any = [SimpleNamespace(**row) for row in rows]
-    output = model.outputs(texts, compare=compare)
-    groups: dict[tuple[Target, int], list[int]] = defaultdict(list)
-    for number, (row, target) in enumerate(zip(rows, targets, strict=True)):
-        groups[target, len(row["input_ids"])].append(number)
-    found: dict[int, Answer] = {}
-    for (target, length), numbers in groups.items():
-        part = _part(output, numbers, length)
-        values = target.of(part).double().cpu().tolist()
-        predicted = zip(*(logits.argmax(-1).tolist() for logits in target.logits_of(part)), strict=True)
-        for number, value, ids in zip(numbers, values, predicted, strict=True):
-            found[number] = Answer(value, ids, target, tuple(rows[number]["input_ids"]))
-    return list(map(found.__getitem__, range(len(rows))))
+def random_sets(
+    free: Sequence[int],
+    size: int,
+    draws: int,
+    generator: np.random.Generator,
+    *,
+    apart: Collection[int] | None = None,
+    all_up_to: int = 0,
+) -> tuple[list[frozenset[int]], bool]:
+    """Sets of `size` words, other than `apart`: all where they are no more than `all_up_to`, else as many different ones as there
+    are draws; and whether these are all."""
+    own = None if apart is None else frozenset(apart)
+    if comb(len(free), size) - (own is not None) <= all_up_to:
+        return [one for one in map(frozenset, combinations(free, size)) if one != own], True
+    drawn: dict[frozenset[int], None] = {}
+    while len(drawn) < draws:
+        one = frozenset(map(int, generator.choice(list(free), size, replace=False)))
+        drawn |= {one: None} if one != own else {}
+    return list(drawn), False
 
 
-def _part(output: Any, numbers: Sequence[int], length: int) -> SimpleNamespace:
-    """The outputs of some rows of a batch. Logits of spans are over positions: those of padding are cut off."""
-    heads = {name: getattr(output, name, None) for name in HEADS}
-    parts = {name: logits[list(numbers)] for name, logits in heads.items() if logits is not None}
-    return SimpleNamespace(**{name: part if name == "logits" else part[:, :length] for name, part in parts.items()})
+def moved(target: Target, away: Collection[int]) -> Target:
+    """The same target where tokens are missing: positions behind them move to the left.
+
+    A position that is away itself (the last word of a causal model's text) is read at the token before it.
+    """
+    positions = tuple(max(0, p - sum(i < p for i in away) - (p in away)) for p in target.positions)
+    return replace(target, positions=positions, ids=positions if target.task == "question-answering" else target.ids)
 
 
 def _rows(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement) -> list[Row]:
@@ -183,8 +212,19 @@ def _rows(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement)
     if replacement == "delete":
         return [_without(trace, set(positions)) for positions in gone]
     if replacement == "infill" or isinstance(replacement, Infill):
-        return _infilled(trace, gone, _filler(trace, replacement))
-    token = _token(trace, replacement)
+        return _infilled(trace, gone, replacement)
+    if isinstance(replacement, int):
+        token, size = replacement, trace.model.hf_model.config.get_text_config().vocab_size
+        if not 0 <= token < size:
+            raise InputError(f"replacement {token} is no token of {trace.model.name!r}: ids are 0 to {size - 1}.")
+    else:
+        _refuse_other("replacement", replacement, WAYS)
+        filler = filler_token(trace.model, replacement)
+        if filler is None:
+            raise InputError(
+                f"{trace.model.name!r} has no {replacement} token. Use replacement='delete' or the id of a token."
+            )
+        token = filler
     return [_replaced(trace, dict.fromkeys(positions, token)) for positions in gone]
 
 
@@ -202,36 +242,6 @@ def _replaced(trace: Trace, tokens: dict[int, int]) -> Row:
 def _inputs(trace: Trace) -> Row:
     types = None if trace.token_type_ids is None else list(trace.token_type_ids)
     return {"input_ids": list(trace.input_ids), "attention_mask": list(trace.attention_mask), "token_type_ids": types}
-
-
-def _moved(target: Target, away: set[int]) -> Target:
-    """The same target where tokens are missing: positions behind them move to the left.
-
-    A position that is away itself (the last word of a causal model's text) is read at the token before it.
-    """
-    positions = tuple(max(0, p - sum(i < p for i in away) - (p in away)) for p in target.positions)
-    return replace(target, positions=positions, ids=positions if target.task == "question-answering" else target.ids)
-
-
-def _token(trace: Trace, replacement: str | int) -> int:
-    """The id that tokens are replaced by."""
-    if isinstance(replacement, int):
-        return _known_token(trace, replacement)
-    _refuse_other("replacement", replacement, WAYS)
-    token = filler_token(trace.model, replacement)
-    if token is None:
-        raise InputError(
-            f"{trace.model.name!r} has no {replacement} token. Use replacement='delete' or the id of a token."
-        )
-    return token
-
-
-def _known_token(trace: Trace, number: int) -> int:
-    """An id of the vocabulary; another number is refused."""
-    size = trace.model.hf_model.config.get_text_config().vocab_size
-    if not 0 <= number < size:
-        raise InputError(f"replacement {number} is no token of {trace.model.name!r}: ids are 0 to {size - 1}.")
-    return number
 
 
 def filler_token(model: Model, replacement: str) -> int | None:
@@ -254,23 +264,19 @@ def can_fill(model: Model) -> bool:
     return model.task == "masked-lm" and filler_token(model, "mask") is not None
 
 
-def _filler(trace: Trace, replacement: Replacement) -> Model:
-    """The masked language model that fills gaps: the one that is named, or the traced model itself."""
-    model = replacement.model if isinstance(replacement, Infill) else trace.model
-    if not can_fill(model):
+def _infilled(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement) -> list[Row]:
+    """The inputs of the model with the most probable other token at each position that is gone, all gaps filled at once, by the
+    masked language model that is named or by the traced one itself."""
+    filler = replacement.model if isinstance(replacement, Infill) else trace.model
+    mask = filler_token(filler, "mask")
+    if mask is None or not can_fill(filler):
         raise InputError(
-            f"replacement='infill' needs a masked language model, and {model.name!r} is none. Give Infill(model), with a masked "
-            "language model that has the same vocabulary."
+            f"replacement='infill' needs a masked language model, and {filler.name!r} is none. Give Infill(model), with a "
+            "masked language model that has the same vocabulary."
         )
-    if model is not trace.model and model.tokenizer.get_vocab() != trace.model.tokenizer.get_vocab():
-        raise InputError(f"{model.name!r} cannot fill gaps for {trace.model.name!r}: their vocabularies differ.")
-    return model
-
-
-def _infilled(trace: Trace, gone: Sequence[Sequence[int]], filler: Model) -> list[Row]:
-    """The inputs of the model with the most probable other token at each position that is gone, all gaps filled at once."""
-    masks = [dict.fromkeys(positions, _mask(filler)) for positions in gone]
-    masked = [_replaced(trace, gaps) for gaps in masks]
+    if filler is not trace.model and filler.tokenizer.get_vocab() != trace.model.tokenizer.get_vocab():
+        raise InputError(f"{filler.name!r} cannot fill gaps for {trace.model.name!r}: their vocabularies differ.")
+    masked = [_replaced(trace, dict.fromkeys(positions, mask)) for positions in gone]
     rows: list[Row] = []
     step = filler.batch_limit or MOST_ROWS
     for start in range(0, len(masked), step):
@@ -278,12 +284,6 @@ def _infilled(trace: Trace, gone: Sequence[Sequence[int]], filler: Model) -> lis
         logits = filler.outputs(batch, compare=start == 0).logits
         rows += [_replaced(trace, _likely(trace, filler, row, gone[start + i])) for i, row in enumerate(logits)]
     return rows
-
-
-def _mask(filler: Model) -> int:
-    token = filler_token(filler, "mask")
-    assert token is not None
-    return token
 
 
 def _likely(trace: Trace, filler: Model, logits: Tensor, positions: Sequence[int]) -> dict[int, int]:

@@ -199,7 +199,7 @@ def _asked(picture: Picture) -> str:
 def _about(picture: Picture) -> str:
     """The small line above the question."""
     texts = [word for word in picture.words if not word.special]
-    marks = sum(word.is_mark for word in texts)
+    marks = sum(word.mark for word in texts)
     parts = [counted_number(len(texts) - marks, "word")] + ([counted_number(marks, "mark")] if marks else [])
     sizes = [" and ".join(parts), counted_number(len(picture.scores.tokens), "token")]
     if picture.unit != "word":
@@ -234,7 +234,7 @@ def _strongest(picture: Picture) -> list[tuple[str, float]]:
     places = [
         place
         for place, word in enumerate(picture.words)
-        if not word.special and not word.is_mark and place not in group.words
+        if not word.special and not word.mark and place not in group.words
     ]
     first = sorted(places, key=lambda place: -picture.flow.words[place])[:NAMED]
     return [(shown(picture.words[place].text), float(picture.flow.words[place])) for place in first]

@@ -5,7 +5,7 @@ tests of the area on each.
     python -m recipes.mutants --area metrics --sample 30 --seed 7
     python -m recipes.mutants --only 3fb1c2d4                   # one fault again, by the name that the list gives it
     python -m recipes.mutants --list                            # what the sample is; nothing runs
-    python -m recipes.mutants --file mixlens/wording.py --sample 500     # faults of one file
+    python -m recipes.mutants --file mixlens/base/text.py --sample 500     # faults of one file
     python -m recipes.mutants.covering                          # first, once: which tests run which line
 
 A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument (recipes/mutants/faults.py).

@@ -426,42 +426,6 @@ class MadeTrace(SimpleNamespace):
         return len(self.input_ids)
 
 
-@pytest.mark.parametrize("replacement", ["delete", "mask"])
-def test_effects_are_differences_of_probabilities(monkeypatch: pytest.MonkeyPatch, replacement: str) -> None:
-    asked: list[Any] = []
-
-    def outcome(trace: Any, gone: Any, targets: Any, *, replacement: str) -> Any:
-        asked.append((gone, [[(one.positions, one.ids, one.score) for one in some] for some in targets], replacement))
-        return [[math.log(0.5), math.log(0.5), math.log(1 / (1 + len(part)))] for part in gone]
-
-    monkeypatch.setattr(leaving_out, "every_outcome", outcome)
-    generation = replace(made(), whole=MadeTrace(input_ids=tuple(range(20, 30))))
-    effects = generation.with_effects(replacement=replacement).effects
-    assert effects is not None
-    gone = [(), (1,), (2,), (3,), (4,), (5, 6), (1, 2, 3), (4, 5, 6)]
-    assert asked[0][0] == gone
-    away = [len(part) if replacement == "delete" else 0 for part in gone]
-    assert asked[0][1] == [[((p - one - 1,), (20 + p,), "log_probability") for p in (7, 8, 9)] for one in away]
-    assert (asked[0][2], effects.replacement) == (replacement, replacement)
-    assert effects.words.tolist()[0] == [0.0] * 8
-    assert effects.words.tolist()[1] == pytest.approx([0.0, -0.5, -0.5, -0.5, -0.5, -2 / 3, 0.0, 0.0])
-    assert effects.groups.tolist() == [[0.0, 0.0], pytest.approx([-0.75, -0.75])]
-    assert effects.words.dtype == effects.groups.dtype == torch.float64
-
-
-def test_a_prompt_of_which_nothing_would_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        leaving_out, "every_outcome", lambda trace, gone, targets, replacement: [[0.0, 0.0, 0.0]] * len(gone)
-    )
-    words = (*(word("w", *range(7)),), *WORDS[6:])
-    one = replace(
-        made(words=words, groups=(Group("sentence", None, (0,)),)), whole=MadeTrace(input_ids=tuple(range(10)))
-    )
-    found = leaving_out.effects_of(one)
-    assert all(math.isnan(value) for value in (*found.words[:, 0].tolist(), *found.groups.flatten().tolist()))
-    assert not leaving_out.effects_of(one, replacement="mask").words.isnan().any()
-
-
 # --- words ------------------------------------------------------------------------------------------------------------
 
 

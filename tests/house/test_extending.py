@@ -25,7 +25,7 @@ def largest_share(scores, *, power: int = 1):
 '''
 THEIR_EXPERIMENT = '''
 import mixlens
-from mixlens.experiments import Table, experiment
+from mixlens.runs.experiments import Table, experiment
 from mixlens.types import Record
 
 def finish(setup, records):
@@ -94,7 +94,7 @@ def test_an_experiment_of_another_package_is_known_and_runs(tmp_path: Path) -> N
     lines = run(
         tmp_path,
         """
-        from mixlens.experiments import known, run
+        from mixlens.runs.experiments import known, run
         print(known()["theirs"].summary)
         outcome = run("theirs", n=2, progress=False)
         (method, largest), = outcome.tables[0].rows

@@ -96,11 +96,11 @@ def test_seconds_come_from_the_table_of_durations() -> None:
 
 def test_without_that_file_the_tests_named_for_a_file_are_run(tmp_path: Path) -> None:
     assert covering.read(tmp_path / "none") is None
-    one = Fault("mixlens/wording.py", "percent", "sign", "-a", "a", 0, 1, 0, 0, "")
-    named = list(sample.tests_of(one.file, "core"))
-    assert sample.groups_of(one, "core", None) == [named]
+    one = Fault("mixlens/base/text.py", "percent", "sign", "-a", "a", 0, 1, 0, 0, "")
+    named = list(sample.tests_of(one.file, "base"))
+    assert sample.groups_of(one, "base", None) == [named]
     held = covering.Covering({}, {}, {f"{name.split(':')[0]}::a": 1.0 for name in named[1:]})
-    assert sample.groups_of(one, "core", held) == [
+    assert sample.groups_of(one, "base", held) == [
         [name for name in named if name.split(":")[0] not in held.files],
         named,
     ]
@@ -143,6 +143,6 @@ def test_the_recorder_writes_which_lines_each_test_runs(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = covering.merged(tmp_path, covering.ROOT)["mixlens/wording.py"]
+    told = covering.merged(tmp_path, covering.ROOT)["mixlens/base/text.py"]
     known = {test.rpartition("::")[2] for tests in told.values() for test in tests if test.endswith("|run")}
     assert known == {"test_one|run"}

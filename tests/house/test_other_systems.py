@@ -52,7 +52,7 @@ def test_modules_of_posix_alone_are_imported_in_one_place() -> None:
         for name in node.names
         if name.name in POSIX
     }
-    assert found == {("files.py", "fcntl")}
+    assert found == {("base/files.py", "fcntl")}
 
 
 def test_no_call_that_windows_lacks_is_made_without_a_look() -> None:
@@ -102,7 +102,7 @@ def test_every_text_file_is_opened_with_its_encoding() -> None:
         for path in MODULES
         for line in without_encoding(path.read_text("utf-8"))
     }
-    assert {name for name, _ in found} <= {"fast/loops/cpu.py", "corpus/ray_session.py"}
+    assert {name for name, _ in found} <= {"fast/loops/cpu.py", "runs/corpus/ray_session.py"}
     assert without_encoding("open('x')\nopen('x', 'rb')\nPath('x').read_text()\nopen('x', encoding='utf-8')") == [1, 3]
 
 

@@ -19,7 +19,6 @@ ROOT = Path(mixlens.__file__).parent
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("answers/generation/value.py", "show"): "`.show`, `.plot`, `.report` and the notebook's picture: one line each",
     ("answers/value.py", "show"): "`.show`, `.report` and the notebook's picture: one line each",
-    ("base/words.py", "types"): "the kind of `.words`",
     ("model/model.py", "answers"): "`Model.explain` and `Model.why`, one line each",
     ("model/model.py", "fast"): "`Model.graphs`: an empty set of graphs, made in the model's store when first read",
     ("model/model.py", "layer"): "`Model.check`, one line",
@@ -211,7 +210,7 @@ def test_importing_mixlens_imports_nothing_heavy() -> None:
 def test_functions_are_not_hidden_by_modules_of_their_name() -> None:
     run(
         """
-        import mixlens.families, mixlens.methods.alti, mixlens.mixing
+        import mixlens.methods, mixlens.metrics, mixlens.methods.alti
         import mixlens
         assert "bert" in mixlens.families() and "alti" in mixlens.methods()
         assert callable(mixlens.mixing)
@@ -242,7 +241,7 @@ def test_strangers_add_a_method_and_a_family_from_their_own_package(tmp_path: Pa
             '''
             from dataclasses import replace
             import mixlens
-            from mixlens.families import BERT
+            from mixlens.model.families import BERT
 
             @mixlens.mixing(paper="Theirs 2026", rollout="alti")
             def theirs(block, *, power=2):

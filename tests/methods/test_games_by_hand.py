@@ -204,26 +204,6 @@ def test_where_logits_are_read() -> None:
 # --- texts with parts taken away --------------------------------------------------------------------------------------------
 
 
-def test_units_of_a_text() -> None:
-    trace = trace_of()
-    target = target_of()
-    assert removal.removable_units(trace, target) == [(1,), (2,), (3,), (4,)]
-    assert removal.removable_units(trace, target, "word") == [(1, 2), (3,), (4,)]
-    assert removal.removable_units(trace, target, "sentence") == [(1, 2, 3), (4,)]
-    assert removal.removable_units(trace, target_of(positions=(2,)), "word") == [(1,), (3,), (4,)]
-    bare = trace_of(special=(False,) * 6)
-    assert removal.removable_units(bare, target) == [(0,), (1,), (2,), (3,), (4,)]
-    assert removal.removable_units(bare, target, "sentence") == [(0, 1, 2, 3)]
-    assert removal.staying(trace, target_of(positions=(3,))) == {0, 3, 5}
-    assert refused(removal.removable_units, trace_of(special=(True,) * 6), target) == (
-        "there is no token to take away: all are special, or predict, or there is one alone."
-    )
-    assert refused(removal.removable_units, trace, target, "line").startswith("unknown unit 'line'. ")
-    assert refused(removal.removable_units, trace_of(words=None), target, "word").startswith("the words are not known")
-    assert removal.by_unit(np.array([1.0, 2.0, 4.0]), [(0, 2), (1,)]).tolist() == [5.0, 2.0]
-    assert list(removal.positions_of([(0, 2), (1,), (5,)], [1, 0, True])) == [0, 2, 5]
-
-
 @pytest.mark.parametrize(("limit", "n", "passes"), [(None, 6, [64, 6]), (30, 6, [30, 30, 10]), (None, 200, [40, 30])])
 def test_questions_about_many_texts(limit: int | None, n: int, passes: list[int]) -> None:
     model = Model(limit=limit)
@@ -267,22 +247,6 @@ def test_replacements_that_are_refused() -> None:
         assert refused(removal.outcomes, trace, [[1]], target_of(), replacement=wrong) == (
             f"replacement {wrong} is no token of 'tiny': ids are 0 to 9."
         )
-
-
-@pytest.mark.parametrize(("limit", "passes"), [(None, [64, 6]), (30, [30, 30, 10])])
-def test_changed_texts_are_run_in_batches(limit: int | None, passes: list[int]) -> None:
-    model = Model(limit=limit)
-    gone = [[i % 5] for i in range(70)]
-    every = removal.every_outcome(trace_of(model), gone, [[target_of(), target_of(ids=(0,))]] * 70)
-    assert model.passes == passes
-    assert model.compared == [True, *[False] * (len(passes) - 1)]  # the first batch with one of its texts alone
-    model.passes.clear()
-    model.compared.clear()
-    found = removal.outcomes(trace_of(model), gone, target_of())
-    assert model.passes == passes
-    assert model.compared == [True, *[False] * (len(passes) - 1)]
-    assert found.tolist() == [1.75 - WEIGHTS[(1, 2, 3, 4, 5)[i % 5]] for i in range(70)]
-    assert every == [[value, 0.0] for value in found]
 
 
 def test_a_position_moves_with_the_tokens_before_it() -> None:

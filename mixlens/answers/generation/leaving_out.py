@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...base.errors import InputError
-from ...scoring.removal import every_outcome
+from ...scoring.removal import asked
 from ...scoring.targets import Target
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ def _changes(generation: Generation, trace: Trace, parts: Sequence[tuple[int, ..
     gone: list[tuple[int, ...]] = [(), *parts]
     away = [len(part) if replacement == "delete" else 0 for part in gone]
     possible = [number for number, count in enumerate(away) if count < begin]
-    values = every_outcome(
+    told = asked(
         trace,
         [gone[number] for number in possible],
         [_targets(trace, begin, away[number]) for number in possible],
         replacement=replacement,
+        bar="leaving out",
     )
+    values = [[answer.value for answer in row] for row in told]
     table = torch.full((len(generation.text.rows), len(gone)), NAN, dtype=torch.float64)
     for number, logs in zip(possible, values, strict=True):
         table[:, number] = torch.tensor(_by_word(generation, logs), dtype=torch.float64)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...scoring.continuing import Continuation
-from ...scoring.removal import ENDS
 
+ENDS = (".", "!", "?")
 CLOSING = "\"'”’)]»"  # marks that may follow the end of a sentence and belong to it
 
 
