@@ -288,13 +288,6 @@ def test_gaps_that_are_no_numbers_and_number_types() -> None:
     assert [rounding.digits_of_products(torch.zeros(1), one) for one in types] == list(types)
 
 
-def test_digits_of_products_on_a_gpu() -> None:
-    on_gpu: Any = SimpleNamespace(is_cuda=True)
-    for allowed, digits in ((True, torch.float16), (False, torch.float32)):
-        with budget.tf32(allowed):
-            assert rounding.digits_of_products(on_gpu, torch.float32) == digits
-            assert rounding.digits_of_products(on_gpu, torch.float64) == torch.float64
-            assert rounding.digits_of_products(torch.zeros(1), torch.float32) == torch.float32
 
 
 # --- words ----------------------------------------------------------------------------------------------------------------
