@@ -288,8 +288,6 @@ def test_gaps_that_are_no_numbers_and_number_types() -> None:
     assert [rounding.digits_of_products(torch.zeros(1), one) for one in types] == list(types)
 
 
-
-
 # --- words ----------------------------------------------------------------------------------------------------------------
 
 WORDS = (("ab", (0, 1)), ("c", (2,)))

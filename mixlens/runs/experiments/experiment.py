@@ -105,7 +105,7 @@ class Outcome(Measured):
 
 
 EXPERIMENTS = Registry[Experiment](
-    "experiment", folders=("mixlens.runs.judge", "mixlens.papers"), group="mixlens.experiments"
+    "experiment", folders=("mixlens.papers", "mixlens.runs.judge"), group="mixlens.experiments"
 )
 
 
