@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..model.model import Model
     from ..types import Trace
 
-Span = tuple[int, int]
 Spans = Iterable[Sequence[Any]]  # (start, end, ...) in characters
 SPANS = ("attractors", "rationale", "pos", "penn")  # fields of `info` that hold spans of the text, and move with it
 NAMED = 3  # offenders that an error names
@@ -34,56 +33,38 @@ def check(
         raise InputError("there are no examples to check.")
     if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer, so it cannot read text. Pass tokenizer= to mixlens.load.")
-    _refuse_faults(every, model, needs)
+    offenders: dict[str, list[str]] = {}  # by the fault they share
+    for number, example in enumerate(every, 1):
+        for fault, detail in _faults(example, model, needs):
+            offenders.setdefault(fault, []).append((example.id or f"example {number}") + detail)
+    if offenders:
+        faults = "; ".join(
+            f"{len(names)} {fault} ({', '.join(names[:NAMED])}{' ...' if len(names) > NAMED else ''})"
+            for fault, names in offenders.items()
+        )
+        raise InputError(f"not every one of {len(every)} examples can be used with {model.name!r}: {faults}.")
     if "label" in needs:
         label_ids({example.info["label"] for example in every}, model, given=labels)
     return every
 
 
-def _refuse_faults(examples: Sequence[Example], model: Model, needs: Sequence[str]) -> None:
-    offenders: dict[str, list[str]] = {}  # by the fault they share
-    for number, example in enumerate(examples, 1):
-        for fault, detail in _faults(example, model, needs):
-            offenders.setdefault(fault, []).append((example.id or f"example {number}") + detail)
-    if offenders:
-        faults = "; ".join(f"{len(names)} {fault} ({_first(names)})" for fault, names in offenders.items())
-        raise InputError(f"not every one of {len(examples)} examples can be used with {model.name!r}: {faults}.")
-
-
 def _faults(example: Example, model: Model, needs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each reason why this example does not fit the model, and a detail to print behind the example's name."""
     for need in needs:
-        if not _has(example, need):
+        value = getattr(example, need) if need in ("pair", "target", "foil", "cues") else example.info.get(need)
+        if value in (None, (), ""):
             yield f"have no {need!r}", ""
-    yield from _gap_faults(_gap(example), _mask_token(model))
+    mask = _mask_token(model)
+    gap = example.text[slice(*example.info["mask"])] if example.info.get("mask") is not None else mask
+    if gap != mask:
+        usage = f"as {mask}" if mask else "by ending there"
+        yield f"write the gap as {gap}, this model {usage}: pass them through for_model", ""
     limit, length = model.max_tokens, len(model.tokenizer(example.text, example.pair, verbose=False)["input_ids"])
     if limit is not None and length > limit:
         yield f"are longer than the {limit} tokens it reads", f": {length}"
 
 
-def _gap_faults(gap: str | None, mask: str | None) -> Iterator[tuple[str, str]]:
-    """A gap that is written otherwise than this model writes one."""
-    if gap is not None and gap != mask:
-        usage = f"as {mask}" if mask else "by ending there"
-        yield f"write the gap as {gap}, this model {usage}: pass them through for_model", ""
-
-
-def _has(example: Example, need: str) -> bool:
-    value = getattr(example, need) if need in ("pair", "target", "foil", "cues") else example.info.get(need)
-    return value not in (None, (), "")
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
-
-
 # --- the gap ----------------------------------------------------------------------------------------------------------
-
-
-def _gap(example: Example) -> str | None:
-    """The characters that stand for the word to predict; None where there is no gap."""
-    span = example.info.get("mask")
-    return None if span is None else example.text[slice(*span)]
 
 
 def _mask_token(model: Model) -> str | None:
@@ -95,13 +76,15 @@ def for_model(example: Example, model: Model) -> Example:
     text up to the gap. Cues and other spans move along. An example without a gap is returned as it is."""
     if "mask" not in example.info:
         return example
-    mask = _mask_token(model)
-    return _up_to_gap(example, model.name) if mask is None else _with_mask(example, mask)
-
-
-def _with_mask(example: Example, mask: str) -> Example:
-    """The gap written as `mask`. Spans behind the gap move by the difference in length."""
-    start, end = example.info["mask"]
+    mask, (start, end) = _mask_token(model), example.info["mask"]
+    if mask is None:
+        text = example.text[:start].rstrip()
+        late = [example.text[slice(*cue)] for cue in example.cues if cue[1] > len(text)]
+        if late or not text:
+            name = example.id or repr(example.text)
+            fault = f"its cue {late[0]!r} comes after the gap" if late else "it begins with the gap"
+            raise InputError(f"{name} is of no use to {model.name!r}, which reads from left to right: {fault}.")
+        return _with_text(example, text, lambda spans: tuple(tuple(span) for span in spans if span[1] <= len(text)))
     shift = len(mask) - (end - start)
 
     def moved(spans: Spans) -> tuple[Any, ...]:
@@ -109,22 +92,6 @@ def _with_mask(example: Example, mask: str) -> Example:
 
     changed = _with_text(example, example.text[:start] + mask + example.text[end:], moved)
     return replace(changed, info={**changed.info, "mask": (start, start + len(mask))})
-
-
-def _up_to_gap(example: Example, model_name: str) -> Example:
-    """The text before the gap. Spans behind the gap are dropped; a cue there, or no text at all, is refused."""
-    text = example.text[: example.info["mask"][0]].rstrip()
-    _refuse_without_start(example, text, model_name)
-    return _with_text(example, text, lambda spans: tuple(tuple(span) for span in spans if span[1] <= len(text)))
-
-
-def _refuse_without_start(example: Example, text: str, model_name: str) -> None:
-    """An example whose `text` before the gap is empty, or lacks a cue."""
-    late = [example.text[slice(*cue)] for cue in example.cues if cue[1] > len(text)]
-    if late or not text:
-        name = example.id or repr(example.text)
-        fault = f"its cue {late[0]!r} comes after the gap" if late else "it begins with the gap"
-        raise InputError(f"{name} is of no use to {model_name!r}, which reads from left to right: {fault}.")
 
 
 def _with_text(example: Example, text: str, change: Callable[[Spans], tuple[Any, ...]]) -> Example:
@@ -138,19 +105,15 @@ def _with_text(example: Example, text: str, change: Callable[[Spans], tuple[Any,
 
 def cue_tokens(example: Example, trace: Trace) -> list[int]:
     """The positions of all tokens that hold a part of a cue. A cue that no token holds is refused."""
-    _refuse_other_text(example, trace)
+    name = example.id or example.text
+    if trace.text != example.text or trace.pair != example.pair:
+        raise InputError(f"the trace is of another text than example {name!r}.")
+    if not example.cues:
+        raise InputError(f"example {name!r} has no cue.")
     for cue in example.cues:
         if not span_tokens([cue], trace):
             raise InputError(f"no token of {trace.model.name!r} covers the cue {example.text[slice(*cue)]!r} at {cue}.")
     return span_tokens(example.cues, trace)
-
-
-def _refuse_other_text(example: Example, trace: Trace) -> None:
-    """A trace of another text, or an example without a cue."""
-    if trace.text != example.text or trace.pair != example.pair:
-        raise InputError(f"the trace is of another text than example {example.id or example.text!r}.")
-    if not example.cues:
-        raise InputError(f"example {example.id or example.text!r} has no cue.")
 
 
 def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
@@ -158,17 +121,7 @@ def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
 
     For cues, rationales, answers (`pair=True`), parts of speech. Needs a tokenizer that knows its offsets.
     """
-    bounds = [(span[0], span[1]) for span in spans]
-    return [
-        position
-        for position, start, end in _offsets(trace, pair=pair)
-        if any(max(start, a) < min(end, b) for a, b in bounds)
-    ]
-
-
-def _encoding(trace: Trace) -> Any:
-    """What the tokenizer gives of the text of a trace, offsets included; the tokens must be those of the trace."""
-    tokenizer = trace.model.tokenizer
+    tokenizer, text = trace.model.tokenizer, trace.pair if pair else trace.text
     if trace.text is None or not getattr(tokenizer, "is_fast", False):
         raise InputError(
             "characters can be found among tokens only in a trace of a text, by a tokenizer that knows its offsets."
@@ -176,17 +129,13 @@ def _encoding(trace: Trace) -> Any:
     encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True, verbose=False)
     if tuple(encoding["input_ids"]) != trace.input_ids:
         raise InputError("the trace does not hold the tokens of its text.")
-    return encoding
-
-
-def _offsets(trace: Trace, *, pair: bool) -> Iterator[tuple[int, int, int]]:
-    """(position, start, end) of each token of one of the two texts, in characters, without the spaces before it."""
-    encoding = _encoding(trace)
-    text = trace.pair if pair else trace.text
     if text is None:
         raise InputError("the trace has no second text.")
-    for position, ((start, end), sequence) in enumerate(
-        zip(encoding["offset_mapping"], encoding.sequence_ids(0), strict=True)
-    ):
-        if sequence == int(pair):  # byte-level tokenizers count the space before a word as part of it
-            yield position, end - len(text[start:end].lstrip()), end
+    found, bounds = [], [(span[0], span[1]) for span in spans]
+    sides = zip(encoding["offset_mapping"], encoding.sequence_ids(0), strict=True)
+    for position, ((start, end), side) in enumerate(sides):
+        if side == int(pair):  # byte-level tokenizers count the space before a word as part of it
+            first = end - len(text[start:end].lstrip())
+            if any(max(first, a) < min(end, b) for a, b in bounds):
+                found.append(position)
+    return found

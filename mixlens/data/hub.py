@@ -58,15 +58,12 @@ def hub_rows(hub: Hub, *, split: str | None, instead: str) -> Iterator[tuple[int
 def _numbered(parts: list[Any]) -> Iterator[tuple[int, Row]]:
     number = 0
     for part in parts:
-        names = {column: kind.feature.names for column, kind in part.features.items() if _is_list_of_classes(kind)}
+        # Parts of speech come as numbers whose names only the hub knows. A single label stays a number: the table names it.
+        lists = {column: getattr(kind, "feature", None) for column, kind in part.features.items()}
+        names = {column: kind.names for column, kind in lists.items() if hasattr(kind, "names")}
         for row in part:
             number += 1
             yield number, row | {column: [names[column][i] for i in row[column]] for column in names}
-
-
-def _is_list_of_classes(kind: Any) -> bool:
-    """Parts of speech come as numbers whose names only the hub knows. A single label stays a number: the table names it."""
-    return hasattr(getattr(kind, "feature", None), "names")
 
 
 def _unreachable() -> bool:

@@ -45,9 +45,8 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
     text = "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
     if text in ("", "-1"):
         return None
-    matches = (
-        list(names[int(text) :][:1]) if re.fullmatch("[0-9]+", text) else [name for name in names if same(name, text)]
-    )
+    is_number = re.fullmatch("[0-9]+", text)
+    matches = list(names[int(text) :][:1]) if is_number else [name for name in names if same(name, text)]
     if not matches:
         raise InputError(
             f"label {value!r} is neither one of {', '.join(names)} nor a number from 0 to {len(names) - 1}."
@@ -66,36 +65,13 @@ def label_ids(labels: Iterable[str], model: Model, *, given: Mapping[str, int] |
     classes = {int(i): str(name) for i, name in model.hf_model.config.id2label.items()}
     overview = f"{model.name!r} has {', '.join(f'{i} = {name}' for i, name in sorted(classes.items()))}"
     if given is not None:
-        return _named_classes(names, given, classes, overview)
-    _refuse_nameless(names, classes, overview)
-    return _matching_classes(names, classes, overview)
-
-
-def _named_classes(
-    names: Sequence[str], given: Mapping[str, int], classes: Mapping[int, str], overview: str
-) -> dict[str, int]:
-    missing = [label for label in names if given.get(label) not in classes]
-    if missing:
-        raise InputError(f"labels= gives no class for {', '.join(map(repr, missing))}: {dict(given)}. {overview}.")
-    return {label: given[label] for label in names}
-
-
-def names_classes(model: Model) -> bool:
-    """Whether a model's classes have names; LABEL_0, LABEL_1 ... are none."""
-    return not _are_nameless(model.hf_model.config.id2label.values())
-
-
-def _are_nameless(classes: Iterable[Any]) -> bool:
-    return all(re.fullmatch(r"label[\s_]?\d+", str(name), re.IGNORECASE) for name in classes)
-
-
-def _refuse_nameless(names: Sequence[str], classes: Mapping[int, str], overview: str) -> None:
-    if _are_nameless(classes.values()):
+        missing = [label for label in names if given.get(label) not in classes]
+        if missing:
+            raise InputError(f"labels= gives no class for {', '.join(map(repr, missing))}: {dict(given)}. {overview}.")
+        return {label: given[label] for label in names}
+    if not names_classes(model):
         form = ", ".join(f"{label!r}: ?" for label in names)
         raise InputError(f"{overview}, which does not say what they mean. Say it: labels={{{form}}}.")
-
-
-def _matching_classes(names: Sequence[str], classes: Mapping[int, str], overview: str) -> dict[str, int]:
     matches = {label: [i for i, name in classes.items() if same(label, name)] for label in names}
     unknown = [label for label, ids in matches.items() if len(ids) != 1]
     if unknown:
@@ -104,3 +80,9 @@ def _matching_classes(names: Sequence[str], classes: Mapping[int, str], overview
             f"names no one class of the model. {overview}. If they mean the same, say which is which: labels={{...}}."
         )
     return {label: ids[0] for label, ids in matches.items()}
+
+
+def names_classes(model: Model) -> bool:
+    """Whether a model's classes have names; LABEL_0, LABEL_1 ... are none."""
+    names = model.hf_model.config.id2label.values()
+    return not all(re.fullmatch(r"label[\s_]?\d+", str(name), re.IGNORECASE) for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -53,7 +53,7 @@ def load(
 
     What is wrong with the whole is refused here, before the first example; a row that is wrong raises when it comes.
     """
-    _at_least_one(n=n)
+    _refuse_count("n", n)
     fields: dict[str, Any] = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     dataset = DATASETS.get(str(name))
     if dataset is None:
@@ -61,17 +61,32 @@ def load(
             raise InputError(f"unknown dataset {str(name)!r}. {nearest(str(name), DATASETS)}")
         return _sample(read(name, split=split, **fields), n, seed)
     _refuse_fields(str(name), {f"{key}=": value for key, value in fields.items()})
-    if dataset.stream is None or path is not None:
-        return _sample(_portion(dataset, path, split), n, seed)
-    return islice(_generated(dataset, split, seed or 0), n)
+    if dataset.stream is not None and path is None:
+        return islice(_generated(dataset, split, seed or 0), n)
+    return _sample(_strict(_of_dataset(dataset, path, split)), n, seed)
 
 
-def _portion(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example]:
-    """The examples of a split of a dataset. A dataset of two halves has one split on the hub, or one file."""
-    if not dataset.halves:
-        return _strict(_of_dataset(dataset, path, split))
-    refuse_unknown_half(split)
-    return portion(_strict(_of_dataset(dataset, path, None)), split, balanced=dataset.balanced)
+def _refuse_count(name: str, count: int | None) -> None:
+    if count is not None and count < 1:
+        raise InputError(f"{name} must be at least 1, not {count}.")
+    if count is not None and count > sys.maxsize:
+        raise InputError(f"{name} must be at most {sys.maxsize:,}, not {count}.")
+
+
+def _sample(examples: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:
+    """The first n; with a seed n of them drawn at random, each with the same chance, in their order: one pass, n in memory."""
+    if seed is None:
+        return islice(examples, n)
+    if n is None:
+        raise InputError("seed= draws a sample: say how many, n=.")
+    draw = random.Random(seed).random  # the one method that Python promises to keep the same in every version
+    sample: list[tuple[int, Example]] = []
+    for i, example in enumerate(examples):
+        if i < n:
+            sample.append((i, example))
+        elif (place := int(draw() * (i + 1))) < n:
+            sample[place] = (i, example)
+    return iter([example for _, example in sorted(sample, key=lambda pair: pair[0])])
 
 
 def _refuse_fields(name: str, fields: dict[str, str | None]) -> None:
@@ -119,7 +134,7 @@ def read(
     The text is the field `text_field`, by default "text" or "sentence", whichever is there; `label_field` is kept as
     info["label"], as it is written. With `keep_bad` a row that cannot be used comes out as a RowError in its place.
     """
-    _at_least_one(limit=limit)
+    _refuse_count("limit", limit)
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     name = os.fspath(source)
     if name not in DATASETS or is_file(name):
@@ -128,8 +143,7 @@ def read(
         _refuse_fields(name, fields)
         if DATASETS[name].stream is not None:
             return load(name, split=split, n=limit)
-        dataset = DATASETS[name]
-        examples = _portion(dataset, None, split) if dataset.halves else _of_dataset(dataset, None, split)
+        examples = _of_dataset(DATASETS[name], None, split)
     return islice(examples if keep_bad else _strict(examples), limit)
 
 
@@ -137,8 +151,25 @@ def read(
 
 
 def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example | RowError]:
-    """The examples of a dataset of the catalog, from a local file or from the hub."""
-    source, unit, numbered = _dataset_rows(dataset, path, split)
+    """The examples of a dataset of the catalog, from a local file or from the hub. A dataset of two halves has one split on the
+    hub, or one file."""
+    if dataset.halves:
+        refuse_unknown_half(split)
+        whole = _strict(_of_dataset(replace(dataset, halves=False), path, None))
+        return portion(whole, split, balanced=dataset.balanced)
+    numbered: Iterator[Any]
+    if path is not None:
+        place = _file(dataset, Path(path), split)
+        source, unit = place.name, _unit(place)
+        numbered = rows(place, keep_bad=True, columns=dataset.columns)
+    elif dataset.hub is None:
+        raise InputError(
+            f"{dataset.name!r} is not on the hub. Give a local file as path=: {TABLES}, with the fields {dataset.fields}."
+        )
+    else:
+        instead = f"A local file would do, as path=: {TABLES}, with the fields {dataset.fields}."
+        source, unit = str(dataset.hub), "row"
+        numbered = hub_rows(dataset.hub, split=split, instead=instead)
     refusal = f"{source} holds no example of {dataset.name!r}."
     fields, numbered = fields_of(not_empty(numbered, refusal))
     if fields and dataset.layout(fields) is None:
@@ -149,36 +180,19 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
     return not_empty(_examples(numbered, dataset.example, source, unit), refusal)
 
 
-def _dataset_rows(dataset: Dataset, path: Named | None, split: str | None) -> tuple[str, str, Iterator[Any]]:
-    """The name of the source, the word for one of its rows, and the numbered rows."""
-    if path is not None:
-        place = _file(dataset, Path(path), split)
-        return place.name, _unit(place), rows(place, keep_bad=True, columns=dataset.columns)
-    if dataset.hub is None:
-        raise InputError(
-            f"{dataset.name!r} is not on the hub. Give a local file as path=: {TABLES}, with the fields {dataset.fields}."
-        )
-    instead = f"A local file would do, as path=: {TABLES}, with the fields {dataset.fields}."
-    return str(dataset.hub), "row", hub_rows(dataset.hub, split=split, instead=instead)
-
-
 def rows_of(name: str, *, split: str | None, content: Source | None = None) -> tuple[str, str, Iterator[Any]]:
     """The name of a file or a hub dataset, the word for one of its rows, and its numbered rows, bad ones as RowErrors."""
     place = Path(name)
     if content is not None or is_file(place) or place.suffix.lower() in READERS:
         _refuse_split(place, split)
         return place.name, _unit(place), rows(place, keep_bad=True, content=content)
-    if not _is_hub_id(name):
+    if name.count("/") != 1 or name.startswith((".", "/", "~")) or is_there(name):
         raise InputError(
             f"{name!r} is no file, no dataset of `mixlens data` and no hub id (owner/name). {nearest(name, DATASETS)}"
         )
     id_, _, config = name.partition(":")
     instead = f"A local file would do: {', '.join(READERS)}."
     return name, "row", hub_rows(Hub(id_, "train", (config or None,)), split=split, instead=instead)
-
-
-def _is_hub_id(name: str) -> bool:
-    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not is_there(name)
 
 
 def _of_texts(
@@ -188,7 +202,12 @@ def _of_texts(
     source, unit, numbered = rows_of(name, split=split)
     fields, numbered = fields_of(not_empty(numbered, f"{source} holds no row."))
     text_name = text_field or next((field for field in TEXT_FIELDS if field in fields), TEXT_FIELDS[0])
-    _refuse_missing(source, fields, (text_name, pair_field, label_field))
+    for field in (text_name, pair_field, label_field):
+        if field is not None and fields and field not in fields:  # none are known where no row could be read
+            known = ", ".join(map(repr, fields))
+            raise InputError(
+                f"{source} has no field {field!r}. It has: {known}. Name them: text_field=, pair_field=, label_field=."
+            )
 
     def example(row: Any) -> Example:
         label = None if label_field is None else row.get(label_field)
@@ -198,22 +217,22 @@ def _of_texts(
     return _examples(numbered, example, source, unit, own_ids=False)
 
 
-def _refuse_missing(source: str, fields: Sequence[str], names: Iterable[str | None]) -> None:
-    """Refuse a name that is no field. Where no row could be read, `fields` is empty and nothing is known."""
-    missing = [name for name in names if name is not None and fields and name not in fields]
-    if missing:
-        known = ", ".join(map(repr, fields))
-        raise InputError(
-            f"{source} has no field {missing[0]!r}. It has: {known}. Name them: text_field=, pair_field=, label_field=."
-        )
-
-
 def _examples(
     numbered: Iterator[Any], convert: Convert, source: str, unit: str, *, own_ids: bool = True
 ) -> Iterator[Example | RowError]:
     """Each row as an example, or as the RowError that says why it is none; nothing for a row that the dataset leaves out."""
     for number, row in numbered:
-        example = row if isinstance(row, RowError) else _converted(row, convert, source, number, unit)
+        try:
+            example = row if isinstance(row, RowError) else convert(row)
+        except InputError as error:
+            example = RowError(source, number, str(error), unit)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:  # a field of another shape than its name promises
+            example = RowError(source, number, f"not as documented ({type(error).__name__}: {error})", unit)
         if isinstance(example, Example):
             id_ = row.get("id") if own_ids else None
             yield replace(example, id=str(number) if id_ in (None, "") else str(id_))
@@ -221,37 +240,22 @@ def _examples(
             yield example
 
 
-def _converted(row: Any, convert: Convert, source: str, number: int, unit: str) -> Example | RowError | None:
-    try:
-        return convert(row)
-    except InputError as error:
-        return RowError(source, number, str(error), unit)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:  # a field of another shape than its name promises
-        return RowError(source, number, f"not as documented ({type(error).__name__}: {error})", unit)
-
-
 def _generated(dataset: Dataset, split: str | None, seed: int) -> Iterator[Example]:
     """The sentences of a grammar."""
-    assert dataset.stream is not None
     splits = {"train": False, "heldout": True, None: True}
     if split not in splits:
         raise InputError(f"{dataset.name!r} has no split {split!r}. {nearest(str(split), ('train', 'heldout'))}")
-    return _sentences(
-        dataset, dataset.stream(seed=seed, held_out=splits[split]), f"{dataset.name}-{split or 'heldout'}-{seed}"
-    )
+    assert dataset.stream is not None
+    stream = dataset.stream(seed=seed, held_out=splits[split])
+    return _sentences(dataset.labels, stream, f"{dataset.name}-{split or 'heldout'}-{seed}")
 
 
-def _sentences(dataset: Dataset, stream: Iterator[Any], prefix: str) -> Iterator[Example]:
+def _sentences(labels: tuple[str, ...], stream: Iterator[Any], prefix: str) -> Iterator[Example]:
     for i, sentence in enumerate(stream, 1):
         info = {"task": sentence.task, "construction": sentence.construction, "attractors": sentence.attractors}
         example = Example(sentence.text, cues=sentence.cues, id=f"{prefix}-{i}", info=info)
-        if dataset.labels:
-            yield replace(example, info=info | {"label": label_of(sentence.target, dataset.labels)})
+        if labels:
+            yield replace(example, info=info | {"label": label_of(sentence.target, labels)})
         else:
             start = sentence.text.index(MASK)
             gap = {"mask": (start, start + len(MASK)), "number": number_of(sentence.target)}
@@ -271,20 +275,13 @@ def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
     matches = [file for file in files if split in (None, file.stem)]
     if len(matches) == 1:
         return matches[0]
-    count = _count_of(len(matches), split) if files or split is not None else "no file"
-    raise _not_one_file(dataset, path, files, count)
-
-
-def _not_one_file(dataset: Dataset, path: Path, files: Sequence[Path], count: str) -> InputError:
-    """The refusal of a folder where one file was sought and `count` was found."""
+    count = "no file"
+    if files or split is not None:
+        count = f"{len(matches)} files" + (f" for split {split!r}" if split else "")
     names = ", ".join(file.name for file in files) or "none"
-    return InputError(
+    raise InputError(
         f"{str(path)!r} has {count} to read {dataset.name!r} from. There are: {names}. Give split= or the file."
     )
-
-
-def _count_of(files: int, split: str | None) -> str:
-    return f"{files} files" + (f" for split {split!r}" if split else "")
 
 
 def _refuse_split(place: Path, split: str | None) -> None:
@@ -298,14 +295,15 @@ def _unit(place: Path) -> str:
 
 def _strict(examples: Iterator[Example | RowError]) -> Iterator[Example]:
     """The examples; a RowError is raised when it comes. The first is read now, so that a file of another shape is refused now."""
-    checked = (_or_raise(example) for example in examples)
-    return chain([next(checked)], checked)
 
+    def checked() -> Iterator[Example]:
+        for example in examples:
+            if isinstance(example, RowError):
+                raise example
+            yield example
 
-def _or_raise(example: Example | RowError) -> Example:
-    if isinstance(example, RowError):
-        raise example
-    return example
+    rest = checked()
+    return chain([next(rest)], rest)
 
 
 def not_empty(items: Iterator[_T], refusal: str) -> Iterator[_T]:
@@ -333,32 +331,3 @@ def field_names(name: str | None) -> tuple[str, ...]:
     if name is None or name in DATASETS or not is_file(name):
         return ()
     return fields_of(rows_of(name, split=None)[2])[0]
-
-
-def _at_least_one(**counts: int | None) -> None:
-    for name, value in counts.items():
-        if value is not None and value < 1:
-            raise InputError(f"{name} must be at least 1, not {value}.")
-        if value is not None and value > sys.maxsize:
-            raise InputError(f"{name} must be at most {sys.maxsize:,}, not {value}.")
-
-
-def _sample(examples: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:
-    """The first n; with a seed n of them drawn at random, each with the same chance, in their order."""
-    if seed is None:
-        return islice(examples, n)
-    if n is None:
-        raise InputError("seed= draws a sample: say how many, n=.")
-    return iter(_reservoir(examples, n, seed))
-
-
-def _reservoir(examples: Iterator[Example], n: int, seed: int) -> list[Example]:
-    """Reservoir sampling: one pass, n examples in memory."""
-    draw = random.Random(seed).random  # the one method that Python promises to keep the same in every version
-    sample: list[tuple[int, Example]] = []
-    for i, example in enumerate(examples):
-        if i < n:
-            sample.append((i, example))
-        elif (place := int(draw() * (i + 1))) < n:
-            sample[place] = (i, example)
-    return [example for _, example in sorted(sample, key=lambda pair: pair[0])]

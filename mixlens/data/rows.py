@@ -8,12 +8,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, overload
+from typing import Any, Literal, overload
 
 from ..base.errors import InputError, MixlensError, nearest
 from ..base.optional import optional
-from ..base.paths import is_there
+from ..base.paths import is_file, is_there
 from .source import Source
 
 Row = dict[str, Any]
@@ -68,21 +69,16 @@ def rows(
     """
     place = Path(path)
     reader = reader_of(place)
-    if content is None:
-        _refuse_unreadable(place)
+    if content is None and not is_file(place):
+        if is_there(place) and not place.is_dir():
+            raise InputError(
+                f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first."
+            )
+        raise InputError(f"no file {str(place)!r}.")
+    if content is None and not os.access(place, os.R_OK):
+        raise InputError(f"{str(place)!r} may not be read.")
     numbered = reader(place, columns, place.open if content is None else lambda _: content.reader())
     return numbered if keep_bad else _or_raise(numbered)
-
-
-def _refuse_unreadable(place: Path) -> None:
-    if is_there(place) and not place.is_file() and not place.is_dir():
-        raise InputError(
-            f"{str(place)!r} is a pipe or a device, and data is read more than once: write it to a file first."
-        )
-    if not place.is_file():
-        raise InputError(f"no file {str(place)!r}.")
-    if not os.access(place, os.R_OK):
-        raise InputError(f"{str(place)!r} may not be read.")
 
 
 def _or_raise(numbered: Numbered) -> Iterator[tuple[int, Row]]:
@@ -134,69 +130,81 @@ def _text(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbere
 
 def _json(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
     for number, line in _lines(place, opened):
-        yield number, line if isinstance(line, RowError) else _json_row(place.name, number, line)
-
-
-def _json_row(source: str, number: int, line: str) -> Row | RowError:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
-        return RowError(source, number, f"not JSON ({str(error).splitlines()[0]})")
-    if isinstance(row, dict):
-        return row
-    return RowError(source, number, f"a JSON {type(row).__name__}, not an object. One object per line.")
+        row: Any = line
+        if not isinstance(line, RowError):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
+                row = RowError(place.name, number, f"not JSON ({str(error).splitlines()[0]})")
+        if not isinstance(row, dict | RowError):
+            reason = f"a JSON {type(row).__name__}, not an object. One object per line."
+            row = RowError(place.name, number, reason)
+        yield number, row
 
 
 def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimiter: str, quoting: Any) -> Numbered:
     with opened("rb") as file:
         # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
         first = file.readline().removeprefix(BOM)
-        _refuse_separator(place, "" if columns else first.decode("utf-8", "replace").strip(), delimiter)
-        lines = (raw.decode("utf-8", "surrogateescape") for raw in _with(first, file))
+        if not columns:
+            _refuse_separator(place, first.decode("utf-8", "replace").strip(), delimiter)
+        lines = (raw.decode("utf-8", "surrogateescape") for raw in chain([first] if first else [], file))
         header = None if columns is None else list(columns)
-        for number, cells in _csv_cells(
-            place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-        ):
+        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+        for number, cells in _csv_cells(place.name, reader):
             if isinstance(cells, RowError):
                 yield number, cells
-            elif header is None:
-                header = _header(place.name, cells)
+                continue
+            # `surrogateescape` reads byte 0x80 to 0xff as character U+DC80 to U+DCFF.
+            bytes_ = [ord(char) & 0xFF for cell in cells for char in cell if "\udc80" <= char <= "\udcff"]
+            if header is None:
+                names = header = [cell.strip() for cell in cells]
+                if bytes_:
+                    raise RowError(place.name, 1, _not_utf8(bytes_[0]))
+                if "" in names or len(set(names)) != len(names):
+                    told = f"the header has an empty name, or one name twice: {', '.join(map(repr, names))}"
+                    raise RowError(place.name, 1, told)
+            elif bytes_:
+                yield number, RowError(place.name, number, _not_utf8(bytes_[0]))
+            elif len(cells) != len(header):
+                told = f"{len(cells)} cells where there should be {len(header)}"
+                yield number, RowError(place.name, number, told)
             else:
-                yield number, _csv_row(place.name, number, header, cells)
+                yield number, dict(zip(header, cells, strict=True))
 
 
 def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
     """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the text."""
-    other = next((sign for sign in SEPARATORS if _is_between_names(sign, header)), delimiter)
-    if delimiter not in header and other != delimiter:
-        raise RowError(place.name, 1, _separated(other, delimiter, place.suffix.lower()))
-
-
-def _is_between_names(sign: str, header: str) -> bool:
-    names = header.split(sign)
-    return len(names) > 1 and all(map(NAME.fullmatch, names))
-
-
-def _separated(found: str, read: str, kind: str) -> str:
-    """What is wrong with a file whose fields have the sign `found` between them."""
-    tabs = " With tabs between them it is read as .tsv." if found == "\t" else ""
-    between = f"{SEPARATORS[found]} stands between the fields, and a {kind} file is read with {SEPARATORS[read]} there"
-    return f"{between}. Save it with {SEPARATORS[read]} between them.{tabs}"
+    if delimiter in header:
+        return
+    for sign, told in SEPARATORS.items():
+        names = header.split(sign)
+        if len(names) > 1 and all(map(NAME.fullmatch, names)):
+            tabs = " With tabs between them it is read as .tsv." if sign == "\t" else ""
+            raise RowError(
+                place.name,
+                1,
+                f"{told} stands between the fields, and a {place.suffix.lower()} file is read with {SEPARATORS[delimiter]} "
+                f"there. Save it with {SEPARATORS[delimiter]} between them.{tabs}",
+            )
 
 
 def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:
-    """(first line, cells) of each row with text in it."""
+    """(first line, cells) of each row with text in it. A row that goes on over many lines and is no CSV has, most often, a quote
+    that nobody closed."""
     while True:
         number = reader.line_num + 1
-        limit = csv.field_size_limit(
-            LONGEST_CELL
-        )  # the csv module has one limit for all its users: it is put back below
+        limit = csv.field_size_limit(LONGEST_CELL)  # the module has one for all its users: it is put back below
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield number, _not_csv(source, number, reader.line_num, str(error))
+            lines, reason = max(1, reader.line_num - number + 1), f"not CSV ({error})"
+            if lines > 1:
+                reason += f"; a quote that opens here took the {lines - 1:,} lines behind it, "
+                reason += f"to line {reader.line_num:,}, with it"
+            yield number, RowError(source, number, reason, lines=lines)
             continue
         finally:
             csv.field_size_limit(limit)
@@ -204,75 +212,32 @@ def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowE
             yield number, cells
 
 
-def _csv_row(source: str, number: int, header: list[str], cells: list[str]) -> Row | RowError:
-    byte = _foreign_byte(cells)
-    if byte is not None:
-        return RowError(source, number, _not_utf8(byte))
-    if len(cells) != len(header):
-        return RowError(source, number, f"{len(cells)} cells where there should be {len(header)}")
-    return dict(zip(header, cells, strict=True))
-
-
-def _foreign_byte(cells: list[str]) -> int | None:
-    """The first byte that was not UTF-8: `surrogateescape` reads byte 0x80 to 0xff as character U+DC80 to U+DCFF."""
-    return next((ord(char) & 0xFF for cell in cells for char in cell if "\udc80" <= char <= "\udcff"), None)
-
-
-def _not_csv(source: str, number: int, last: int, error: str) -> RowError:
-    """A row that is no CSV. One that goes on over many lines has, most often, a quote that nobody closed."""
-    lines, reason = max(1, last - number + 1), f"not CSV ({error})"
-    if lines > 1:
-        reason += f"; a quote that opens here took the {lines - 1:,} lines behind it, to line {last:,}, with it"
-    return RowError(source, number, reason, lines=lines)
-
-
-def _with(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-        yield from rest
-
-
-def _header(source: str, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    byte = _foreign_byte(cells)
-    if byte is not None:
-        raise RowError(source, 1, _not_utf8(byte))
-    if "" in names or len(set(names)) != len(names):
-        raise RowError(source, 1, f"the header has an empty name, or one name twice: {', '.join(map(repr, names))}")
-    return names
-
-
 def _parquet(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
-    parquet = needed("pyarrow.parquet", "reading Parquet")
+    """The rows; last of all, where the file cannot be read to its end, a RowError."""
+    parquet, number = needed("pyarrow.parquet", "reading Parquet"), 0
     with opened("rb") as content:
-        yield from _parquet_rows(place, parquet, content)
-
-
-def _parquet_rows(place: Path, parquet: Any, content: BinaryIO) -> Numbered:
-    try:
-        file = parquet.ParquetFile(content)
-    except MixlensError:
-        raise
-    except (ValueError, OSError) as error:  # the errors of pyarrow derive from these two
-        raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
-    with file:
-        for number, row in enumerate(_until_broken(file.iter_batches(batch_size=1024)), 1):
-            yield number, RowError(place.name, number, row, "row") if isinstance(row, str) else row
-
-
-def _until_broken(batches: Iterator[Any]) -> Iterator[Row | str]:
-    """The rows; last of all, where the file cannot be read to its end, the reason why not."""
-    while True:
         try:
-            batch = next(batches)
-        except StopIteration:
-            return
+            file = parquet.ParquetFile(content)
         except MixlensError:
             raise
-        except (ValueError, OSError) as error:
-            yield f"the file cannot be read from here on ({str(error).splitlines()[0]})"
-            return
-        yield from _batch_rows(batch)
+        except (ValueError, OSError) as error:  # the errors of pyarrow derive from these two
+            raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
+        with file:
+            batches = file.iter_batches(batch_size=1024)
+            while True:
+                rows: list[Row | str]
+                try:
+                    batch = next(batches, None)
+                    rows = [] if batch is None else _batch_rows(batch)
+                except MixlensError:
+                    raise
+                except (ValueError, OSError) as error:
+                    batch, rows = None, [f"the file cannot be read from here on ({str(error).splitlines()[0]})"]
+                for row in rows:
+                    number += 1
+                    yield number, RowError(place.name, number, row, "row") if isinstance(row, str) else row
+                if batch is None:
+                    return
 
 
 def _batch_rows(batch: Any) -> list[Row | str]:
