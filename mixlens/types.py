@@ -188,7 +188,7 @@ class _Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types: texts, numbers, lists and dicts."""
-        from .scoring.saving_text import dict_of
+        from .scoring.saving import dict_of
 
         return dict_of(self)  # type: ignore[arg-type]
 
@@ -316,9 +316,9 @@ class Map(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, query and key."""
-        from .scoring.saving import map_frame
+        from .scoring.saving import frame_of
 
-        return map_frame(self)
+        return frame_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,9 +358,9 @@ class HeadMaps(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, head, query and key."""
-        from .scoring.saving import heads_frame
+        from .scoring.saving import frame_of
 
-        return heads_frame(self)
+        return frame_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,9 +394,9 @@ class Attribution(_Result):
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per token."""
-        from .scoring.saving import attribution_frame
+        from .scoring.saving import frame_of
 
-        return attribution_frame(self)
+        return frame_of(self)
 
 
 @dataclass(frozen=True)

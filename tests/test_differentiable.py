@@ -103,7 +103,7 @@ def test_a_model_compiled_in_place_gives_the_numbers_of_the_model() -> None:
 
 
 def test_nothing_is_switched_where_nothing_was() -> None:
-    from mixlens.scoring.differentiable import differentiable
+    from mixlens.scoring.attributions import differentiable
 
     model = mixlens.load(float32("bert"))
     with torch.no_grad(), differentiable([model]):

@@ -3,7 +3,6 @@ cut, how questions are batched and refused, and how attention becomes scores of 
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 
 from mixlens.base.errors import MixlensError
 from mixlens.methods import attcat
-from mixlens.scoring import aggregate, attributions, sequences
+from mixlens.scoring import aggregate, sequences
 from mixlens.scoring.continuing import Continuation
 from mixlens.types import Attribution, Map, Trace
 
@@ -123,13 +122,6 @@ def test_rows_of_maps_of_other_lengths() -> None:
     assert refused(aggregate.rolled_rows, [short, empty], [0, 1]) == aggregate.ROW_OF_ZEROS
     deep = map_of(LAYERS[:2])
     assert [len(one.scores) for one in aggregate.rolled_rows([short, deep], [0, 1])] == [2, 2]
-    assert aggregate._one_by_one([short])
-    assert aggregate._one_by_one([short, deep])
-    assert aggregate._one_by_one([short, map_of(LAYERS, info={"convention": "input"})])
-    assert not aggregate._one_by_one([short, long])
-    for n, alone_ in ((64, False), (65, True)):
-        wide = Map(torch.zeros(1, n, n), ("a",) * n, "m")
-        assert aggregate._by_itself([short, wide]) is alone_
 
 
 def test_rows_out_of_range_stay_near_one() -> None:
@@ -213,74 +205,6 @@ def test_rows_that_are_shares(info: dict[str, Any], shares: bool) -> None:
 
 
 # --- questions ------------------------------------------------------------------------------------------------------------
-
-
-def test_questions_of_one_model_share_batches() -> None:
-    asked: list[Any] = []
-
-    def model(device: str) -> Any:
-        def batches(traces: Any, size: Any, tokens: int) -> Any:
-            asked.append((len(traces), size, tokens))
-            return [[i] for i in range(len(traces))]
-
-        return SimpleNamespace(device=torch.device(device), batches=batches)
-
-    first, second = model("cpu"), model("cuda")
-    questions: Any = {
-        i: SimpleNamespace(model=one, trace=SimpleNamespace(model=one))
-        for i, one in ((4, first), (5, second), (7, first))
-    }
-    assert list(attributions._batches(questions, None)) == [[4], [7], [5]]
-    assert asked == [(2, None, 512), (1, None, 2048)]
-    asked.clear()
-    list(attributions._batches(questions, 100))
-    list(attributions._batches(questions, 3))
-    assert asked == [(2, None, 25), (1, None, 25), (2, None, 1), (1, None, 1)]
-
-
-def test_answers_that_are_refused() -> None:
-    attributions._refuse_scores("m", torch.zeros(3), 3)
-    assert (
-        refused(attributions._refuse_scores, "m", torch.zeros(3, 1), 3)
-        == "method 'm' returned shape (3, 1); it must be (3,)."
-    )
-    assert refused(attributions._refuse_scores, "m", torch.tensor([0.0, math.inf]), 2) == (
-        "method 'm' gave a score that is not finite. No attribution is given."
-    )
-    assert refused(attributions._refuse_other_than_number, 3, None) == "a method is a name, not 3."
-    assert refused(attributions._refuse_other_than_number, "m", "1") == "a layer is a number, not '1'."
-    method: Any = SimpleNamespace(id="m", layers=False)
-    attributions._refuse_layer(method, None, 2)
-    assert refused(attributions._refuse_layer, method, 0, 2) == "'m' is not defined at single layers. Leave layer= out."
-    method.layers = True
-    for fine in (-3, 0, 2):
-        attributions._refuse_layer(method, fine, 2)
-    for wrong in (-4, 3):
-        assert refused(attributions._refuse_layer, method, wrong, 2) == (
-            f"layer {wrong} is out of range: hidden states are numbered 0 (input) to 2 (final output)."
-        )
-    aims = [
-        attributions.Aim(),
-        attributions.Aim(foil=0),
-        attributions.Aim(label=0),
-        attributions.Aim(target=1),
-        attributions.Aim(query=1),
-    ]
-    assert [aim.of_a_target() for aim in aims] == [False, True, True, True, False]
-
-
-def test_a_map_method_is_not_told_of_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(attributions, "attribute", lambda trace, name, **options: given.append((name, options)))
-    options = {"target": 1, "foil": 2, "score": "logit", "label": 3, "query": 4}
-    attributions._attribute(trace_of(), "alti", options)
-    attributions._attribute(trace_of(), "attcat", options)
-    assert given == [("alti", {"query": 4}), ("attcat", options)]
-    model: Any = SimpleNamespace(name="other")
-    assert refused(attributions.refuse_other_model, model, trace_of()) == (
-        "this trace is of 'tiny', not of 'other'. Trace the text with the model explained."
-    )
-    attributions.refuse_other_model(model, "text")
 
 
 def test_predictions_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from mixlens.base import text as wording
 from mixlens.base import words as sentences
 from mixlens.base.errors import InputError
 from mixlens.base.words import Word, words_in
-from mixlens.scoring import by_word, completeness, conventions, notices, products
+from mixlens.scoring import aggregate, by_word, completeness, conventions, notices
 from mixlens.scoring.registry import ATTRIBUTIONS
 from mixlens.scoring.removal import units_of
 from mixlens.types import Attribution, Map
@@ -370,19 +370,6 @@ def test_maps_that_no_convention_takes() -> None:
     assert str(error.value) == conventions.ROW_OF_ZEROS
 
 
-def test_a_map_from_the_input_is_left_where_nothing_is_asked() -> None:
-    def leaves(info: dict[str, Any], **wish: Any) -> bool:
-        return conventions.Wish(**wish).leaves(Map(LAYERS, ("a", "b"), "m", info))
-
-    assert leaves({"convention": "input"})
-    assert leaves({"convention": "input", "rollout": None})
-    assert not leaves({"convention": "input", "rollout": "alti"})
-    assert not leaves({"convention": "alti"})
-    assert not leaves({})
-    for wish in ({"convention": "alti"}, {"residual": False}, {"normalize": False}):
-        assert not leaves({"convention": "input"}, **wish)
-
-
 # --- sums that close ------------------------------------------------------------------------------------------------------
 
 
@@ -479,12 +466,12 @@ def test_products_that_fit_are_plain() -> None:
     generator = torch.Generator().manual_seed(0)
     maps = [torch.rand(3, 4, 4, generator=generator, dtype=torch.float64) for _ in range(2)]
     for shares in (False, True):
-        made, wrong = products.products_of(maps, shares=shares)
+        made, wrong = aggregate.products_of(maps, shares=shares)
         assert wrong == [[], []]
         for own, layers in zip(made, maps, strict=True):
             expected = [layers[0], layers[1] @ layers[0], layers[2] @ layers[1] @ layers[0]]
             torch.testing.assert_close(own, torch.stack(expected), rtol=1e-12, atol=0)
-    single, wrong = products.products_of(maps[:1], shares=False)
+    single, wrong = aggregate.products_of(maps[:1], shares=False)
     assert (len(single), wrong) == (1, [[]])
     assert torch.equal(single[0], made[0])
 
@@ -493,14 +480,14 @@ def test_products_out_of_range_are_brought_to_one() -> None:
     """The largest entry of a layer that does not fit is 1; layers that fit again are what they are."""
     eye = torch.eye(2, dtype=torch.float64)
     large, small = torch.stack([eye * 1e120] * 3), torch.stack([eye * 1e-100, eye * 1e-100, eye * 1e140])
-    made, wrong = products.products_of([large, small, torch.stack([eye, eye * 2, eye * 3])], shares=False)
+    made, wrong = aggregate.products_of([large, small, torch.stack([eye, eye * 2, eye * 3])], shares=False)
     assert wrong == [[1, 2], [1], []]
     assert made[0].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([1e120] * 2 + [1.0] * 4, rel=1e-12)
     assert made[1].diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx(
         [1e-100] * 2 + [1.0] * 2 + [1e-60] * 2, rel=1e-12
     )
     assert made[2].diagonal(dim1=1, dim2=2).tolist() == [[1.0] * 2, [2.0] * 2, [6.0] * 2]
-    zeros, wrong = products.products_of([torch.stack([eye, eye * 0, eye])], shares=False)
+    zeros, wrong = aggregate.products_of([torch.stack([eye, eye * 0, eye])], shares=False)
     assert (zeros[0][1:].abs().sum(), wrong) == (0, [[1, 2]])
 
 
@@ -508,7 +495,7 @@ def test_rescaled_products_are_the_same_bits() -> None:
     """Powers of two round nothing."""
     layers = torch.rand(3, 2, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 5
     layers[:, 1] *= 1e-9
-    made, wrong = products.rescaled(layers, torch.finfo(torch.float64).max ** 0.5)
+    made, wrong = aggregate.rescaled(layers, torch.finfo(torch.float64).max ** 0.5)
     assert wrong == [[], []]
     assert torch.equal(made[0], layers[0])
     torch.testing.assert_close(made[2], layers[2] @ (layers[1] @ layers[0]), rtol=1e-13, atol=0)

@@ -1,10 +1,13 @@
-"""Across layers: rollout, flow, sum, readout (Map -> Attribution)."""
+"""Across layers: rollout, flow, sum, readout (Map -> Attribution).
+
+Products stay in the number type's range by powers of two, which round nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,11 +16,12 @@ from torch import Tensor
 from ..base.errors import InputError, is_integer
 from ..base.optional import optional
 from ..base.wrong_kinds import wrong_kinds_in_one_line
+from ..fast.loops import running
 from ..types import Attribution, Map, Words
-from .conventions import FROM_INPUT, ROW_OF_ZEROS, Wish, as_convened, is_from_input
-from .products import products_of
+from .conventions import FROM_INPUT, ROW_OF_ZEROS, as_convened, convention_of, is_from_input
 
 TOGETHER = 1 << 26  # elements of a map that is rolled out together with others
+LONG = 64  # tokens of a map on a CPU from which on putting maps together costs more than it saves
 
 
 def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
@@ -30,6 +34,9 @@ def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, T
     shared = (scores / total.masked_fill(empty, 1)).masked_fill_(empty, 0)
     shared.diagonal(offset, -2, -1).masked_fill_(empty[..., 0], 1)
     return shared, {"rows_without_score": empty[..., 0].long()}
+
+
+# --- products of layers -----------------------------------------------------------------------------------------------
 
 
 @wrong_kinds_in_one_line
@@ -48,63 +55,71 @@ def rollout(
     from the input to every layer already (`hta`, convention "input") is left as it is. Several maps at once are quicker
     on a GPU; `rolled_row` is much quicker where one row alone is wanted.
     """
-    wish = Wish(convention, residual, normalize)
     if isinstance(scores, Mapping):
-        return dict(zip(scores, _rolled_out(list(scores.values()), wish), strict=True))
-    return _rolled_out([scores], wish)[0] if isinstance(scores, Map) else _rolled_out(scores, wish)
-
-
-def _rolled_out(scores: Sequence[Map], wish: Wish) -> list[Map]:
-    """`rollout` of each map."""
-    _refuse_other_than_maps(scores, wish)
+        rolled_maps = rollout(list(scores.values()), convention, residual=residual, normalize=normalize)
+        return dict(zip(scores, rolled_maps, strict=True))
+    if isinstance(scores, Map):
+        return rollout([scores], convention, residual=residual, normalize=normalize)[0]
+    if not isinstance(scores, Sequence) or not all(isinstance(one, Map) for one in scores):
+        raise InputError("rollout takes a Map, a list of maps or a dict of maps, as mix gives them.")
+    if not isinstance(convention, str | None):
+        raise InputError(f"a rollout convention is a name, not {convention!r:.80}.")
     rolled: dict[int, Map] = {}
-    alike: dict[object, list[Convened]] = {}
+    alike: dict[object, list[tuple[int, Tensor, dict[str, Any]]]] = {}  # maps that are multiplied as one
     for number, one in enumerate(scores):
-        if wish.leaves(one):
+        if is_left(one, convention, residual, normalize):
             facts = {"convention": FROM_INPUT, "residual": False, "normalize": False}
             rolled[number] = replace(one, info={**one.info, "rollout": facts})
-        else:
-            convened = Convened(
-                number, one, *as_convened(one, wish.convention, residual=wish.residual, normalize=wish.normalize)
-            )
-            alike.setdefault(convened.kind, []).append(convened)
+            continue
+        layers, facts = as_convened(one, convention, residual=residual, normalize=normalize)
+        alone = layers.device.type == "cpu" or layers.numel() > TOGETHER
+        kind = number if alone else (layers.shape, layers.dtype, layers.device, facts["normalize"])
+        alike.setdefault(kind, []).append((number, layers, facts))
     for group in alike.values():
-        rolled |= _multiplied(group)
+        products, rescaled_layers = products_of([layers for _, layers, _ in group], shares=group[0][2]["normalize"])
+        for (number, _, facts), product, wrong in zip(group, products, rescaled_layers, strict=True):
+            info = {**scores[number].info, "rollout": {**facts, "rescaled_layers": wrong}}
+            rolled[number] = replace(scores[number], scores=product, info=info)
     return [rolled[number] for number in range(len(scores))]
 
 
-def _refuse_other_than_maps(scores: Any, wish: Wish) -> None:
-    if not isinstance(scores, Sequence) or not all(isinstance(one, Map) for one in scores):
-        raise InputError("rollout takes a Map, a list of maps or a dict of maps, as mix gives them.")
-    if not isinstance(wish.convention, str | None):
-        raise InputError(f"a rollout convention is a name, not {wish.convention!r:.80}.")
+def is_left(scores: Map, convention: str | None, residual: bool | None, normalize: bool | None) -> bool:
+    """Is this map left as it is: from the input to every layer already, and nothing is asked for?"""
+    return is_from_input(scores) and convention is None and residual is None and normalize is None
 
 
-@dataclass(frozen=True, eq=False)
-class Convened:
-    """One of several maps, its layers [layer query key] made ready by a convention."""
-
-    number: int
-    scores: Map
-    layers: Tensor
-    facts: dict[str, Any]
-
-    @property
-    def kind(self) -> object:
-        """What maps have in common that are multiplied as one: their shape, on one GPU. Others are multiplied apart."""
-        if self.layers.device.type == "cpu" or self.layers.numel() > TOGETHER:
-            return self.number
-        return self.layers.shape, self.layers.dtype, self.layers.device, self.facts["normalize"]
+def products_of(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], list[list[int]]]:
+    """The running products of maps [layer n n], plain as long as they fit the number type with room to spare; and of each
+    map the layers that were rescaled. `shares`: rows sum to 1, so that everything fits."""
+    room = torch.finfo(maps[0].dtype).max ** 0.5
+    together = maps[0][:, None] if len(maps) == 1 else torch.stack(list(maps), 1)  # [layer map n n]
+    if shares or together.device.type == "cpu":  # on a GPU at once: to try first would cost more
+        products, sizes = running(together)
+        if all(1 / room < size < room for of_layer in sizes.tolist()[1:] for size in of_layer):
+            return list(products.unbind(1)), [[] for _ in maps]
+    products, wrong = rescaled(together, room)
+    return list(products.unbind(1)), wrong
 
 
-def _multiplied(group: Sequence[Convened]) -> dict[int, Map]:
-    """The rollouts of maps that are multiplied as one, by their number."""
-    products, rescaled = products_of([one.layers for one in group], shares=group[0].facts["normalize"])
-    rolled: dict[int, Map] = {}
-    for one, product, layers in zip(group, products, rescaled, strict=True):
-        info = {**one.scores.info, "rollout": {**one.facts, "rescaled_layers": layers}}
-        rolled[one.number] = replace(one.scores, scores=product, info=info)
-    return rolled
+def rescaled(layers: Tensor, room: float) -> tuple[Tensor, list[list[int]]]:
+    """Rows of [layer map n n] made to sum to about 1 by a power of two for each layer and map, so that no product leaves the
+    range; brought back where it fits, in two factors, as one alone may leave the range. Else its largest entry is 1."""
+    _, powers = torch.frexp(torch.linalg.vector_norm(layers, ord=1, dim=-1).amax(-1))  # [layer map]
+    products, sizes = running(layers * torch.exp2(-powers.to(layers.dtype))[..., None, None])
+    numbers = torch.stack([powers.cumsum(0).double(), sizes.double()]).tolist()  # a GPU is waited for once
+    wrong: list[list[int]] = [[] for _ in range(layers.shape[1])]
+    factors: list[list[tuple[float, float]]] = []
+    for index, (backs, reached) in enumerate(zip(*numbers, strict=True)):
+        factors.append([])
+        for number, (back, size) in enumerate(zip(backs, reached, strict=True)):
+            if index == 0 or (size > 0 and abs(math.log2(size) + back) < math.log2(room)):
+                factors[-1].append((2.0 ** (back // 2), 2.0 ** (back - back // 2)))
+            else:
+                factors[-1].append((1 / max(size, torch.finfo(sizes.dtype).tiny), 1.0))
+                wrong[number].append(index)
+    back = torch.tensor(factors, dtype=products.dtype).to(products.device, non_blocking=True)[:, :, None, None]
+    at_once = all(1e-30 < one * other < 1e30 for of_layer in factors for one, other in of_layer)
+    return products.mul_(back.prod(-1)) if at_once else products.mul_(back[..., 0]).mul_(back[..., 1]), wrong
 
 
 def rolled_row(
@@ -121,7 +136,7 @@ def rolled_row(
     The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave the
     number type's range (as `rollout` rescales) its largest entry stays near 1.
     """
-    if Wish(convention, residual, normalize).leaves(scores):
+    if is_left(scores, convention, residual, normalize):
         return readout(rollout(scores), query, layer=layer)
     layers, facts = as_convened(scores, convention, residual=residual, normalize=normalize)
     number, position = _layer(layer, len(layers)), find(scores.tokens, query)
@@ -130,6 +145,51 @@ def rolled_row(
         row, factor = _near_one(row @ matrix)
         power = power + factor
     return _row_of(scores, row.cpu(), float(power), facts, position, number)
+
+
+@torch.no_grad()
+def rolled_rows(
+    maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None
+) -> list[Attribution]:
+    """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers together."""
+    pairs = list(zip(maps, queries, strict=True))
+    unlike = any(map(is_from_input, maps)) or len({len(one.scores) for one in maps}) > 1
+    long = any(one.scores.device.type == "cpu" and len(one.tokens) > LONG for one in maps)
+    if len(maps) == 1 or unlike or long:
+        return [rolled_row(one, query, convention=convention) for one, query in pairs]
+    every = [convention_of(one, convention) for one in maps]
+    if any(one["convention"] != every[0]["convention"] for one in every):
+        raise InputError("maps of several conventions cannot be rolled out as one.")
+    lengths = [len(one.tokens) for one in maps]
+    depth, facts = len(maps[0].scores), every[0]
+    whole = maps[0].scores.new_zeros(depth, len(maps), max(lengths), max(lengths))  # nobody looks at what is padded
+    for number, (one, n) in enumerate(zip(maps, lengths, strict=True)):
+        whole[:, number, :n, :n] = one.scores
+    if facts["residual"]:
+        whole.diagonal(dim1=-2, dim2=-1).add_(1)
+    empty = torch.zeros(())
+    if facts["normalize"]:
+        totals = whole.sum(-1, keepdim=True)
+        inside = torch.arange(max(lengths), device=whole.device) < torch.tensor(lengths, device=whole.device)[:, None]
+        empty = ((totals[..., 0] == 0) & inside).sum()
+        whole = whole / totals.masked_fill(totals == 0, 1)
+    places = [find(one.tokens, query) for one, query in pairs]
+    numbers = torch.arange(len(maps), device=whole.device)
+    rows, powers = _near_one(whole[-1][numbers, torch.tensor(places, device=whole.device)])
+    for layer in reversed(whole[:-1].unbind()):
+        rows, factor = _near_one((rows[:, None] @ layer)[:, 0])
+        powers = powers + factor
+    rows, written = rows.cpu(), powers[:, 0].tolist()
+    if int(empty):
+        raise InputError(ROW_OF_ZEROS)
+    found = zip(maps, rows, lengths, written, places, strict=True)
+    return [_row_of(one, row[:n], power, facts, place, depth - 1) for one, row, n, power, place in found]
+
+
+def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [... 1]."""
+    _, power = torch.frexp(row.abs().amax(-1, keepdim=True))
+    return torch.ldexp(row, -power), power
 
 
 def _row_of(scores: Map, row: Tensor, power: float, facts: Mapping[str, Any], position: int, layer: int) -> Attribution:
@@ -149,91 +209,7 @@ def _attribution(scores: Map, row: Tensor, position: int, layer: int, info: Mapp
     )
 
 
-@torch.no_grad()
-def rolled_rows(
-    maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None
-) -> list[Attribution]:
-    """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers together."""
-    pairs = list(zip(maps, queries, strict=True))
-    if _one_by_one(maps):
-        return [rolled_row(one, query, convention=convention) for one, query in pairs]
-    places = [find(one.tokens, query) for one, query in pairs]
-    facts, whole = _one_convention(maps, Wish(convention)), _padded(maps)
-    if facts["residual"]:
-        whole.diagonal(dim1=-2, dim2=-1).add_(1)
-    totals = whole.sum(-1, keepdim=True) if facts["normalize"] else None
-    rows, powers = _multiplied_rows(whole, totals, places)
-    empty = _rows_of_zeros(totals, maps)
-    rows, numbers = rows.cpu(), powers[:, 0].tolist()
-    _refuse_rows_of_zeros(empty)
-    results = zip(maps, places, rows, numbers, strict=True)
-    return [
-        _row_of(one, row[: len(one.tokens)], power, facts, place, len(whole) - 1) for one, place, row, power in results
-    ]
-
-
-def _refuse_rows_of_zeros(count: Tensor | None) -> None:
-    if count is not None and int(count):
-        raise InputError(ROW_OF_ZEROS)
-
-
-def _one_by_one(maps: Sequence[Map]) -> bool:
-    """Are the rows of these maps multiplied one after the other: of one map, of maps unlike each other, or of long ones?"""
-    unlike = any(map(is_from_input, maps)) or len({len(one.scores) for one in maps}) > 1
-    return len(maps) == 1 or _by_itself(maps) or unlike
-
-
-def _one_convention(maps: Sequence[Map], wish: Wish) -> dict[str, Any]:
-    """What is to be done to the layers of all maps; refused where it is not the same for all."""
-    every = [wish.of(one) for one in maps]
-    if any(facts["convention"] != every[0]["convention"] for facts in every):
-        raise InputError("maps of several conventions cannot be rolled out as one.")
-    return every[0]
-
-
-def _padded(maps: Sequence[Map]) -> Tensor:
-    """The maps as one tensor, [layer map query key]; nobody looks at what is padded."""
-    longest = max(len(one.tokens) for one in maps)
-    whole = maps[0].scores.new_zeros(len(maps[0].scores), len(maps), longest, longest)
-    for number, one in enumerate(maps):
-        n = len(one.tokens)
-        whole[:, number, :n, :n] = one.scores
-    return whole
-
-
-def _multiplied_rows(whole: Tensor, totals: Tensor | None, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The row of each map at its place, multiplied through all layers, [map key]; and the power of two it was divided by."""
-    numbers = torch.arange(whole.shape[1], device=whole.device)
-    row, power = _near_one(_shared(whole[-1], totals, -1)[numbers, torch.tensor(places, device=whole.device)])
-    for index in range(len(whole) - 2, -1, -1):
-        row, factor = _near_one((row[:, None] @ _shared(whole[index], totals, index))[:, 0])
-        power = power + factor
-    return row, power
-
-
-def _rows_of_zeros(totals: Tensor | None, maps: Sequence[Map]) -> Tensor | None:
-    """How many rows sum to 0, as a tensor that a GPU need not be waited for; None where rows are not divided by their sums."""
-    if totals is None:
-        return None
-    lengths = torch.tensor([len(one.tokens) for one in maps], device=totals.device)
-    inside = torch.arange(totals.shape[-2], device=totals.device) < lengths[:, None]
-    return ((totals[..., 0] == 0) & inside).sum()
-
-
-def _by_itself(maps: Sequence[Map]) -> bool:
-    """Long ones on a CPU: putting them together costs more than it saves."""
-    return any(one.scores.device.type == "cpu" and one.scores.shape[-1] > 64 for one in maps)
-
-
-def _shared(layer: Tensor, totals: Tensor | None, index: int) -> Tensor:
-    """A layer's rows over their sums, where that is wanted; rows that are padded stay zero."""
-    return layer if totals is None else layer / totals[index].masked_fill(totals[index] == 0, 1)
-
-
-def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [... 1]."""
-    _, power = torch.frexp(row.abs().amax(-1, keepdim=True))
-    return torch.ldexp(row, -power), power
+# --- flows and sums ---------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -258,37 +234,29 @@ def flow(
     if bool((layers < 0).any()):
         raise InputError(f"{scores.method!r} has negative scores, and a capacity cannot be negative.")
     info = {**scores.info, "rollout": {**facts, "flow": True}}
+    depth, n, _ = layers.shape
     if query is None:
-        return replace(scores, scores=rows_to_one(_all_flows(layers))[0], info=info)
-    whole, position, number = torch.zeros_like(layers), find(scores.tokens, query), _layer(layer, len(layers))
+        from tqdm.auto import tqdm
+
+        rows = (row for number in range(depth) for row in _flows(layers, number, range(n)))
+        flows = torch.stack(list(tqdm(rows, total=depth * n, desc="flow", delay=2, leave=False, disable=None)))
+        return replace(scores, scores=rows_to_one(flows.view_as(layers))[0], info=info)
+    whole, position, number = torch.zeros_like(layers), find(scores.tokens, query), _layer(layer, depth)
     whole[number, position] = next(_flows(layers, number, [position]))
     return readout(replace(scores, scores=rows_to_one(whole)[0], info=info), position, layer=number)
 
 
-def _all_flows(layers: Tensor) -> Tensor:
-    """The maximum flow from every position after every layer to each input token, [layer query key]."""
-    from tqdm.auto import tqdm
-
-    depth, n, _ = layers.shape
-    rows = (row for number in range(depth) for row in _flows(layers, number, range(n)))
-    flows = list(tqdm(rows, total=depth * n, desc="flow", delay=2, leave=False, disable=None))
-    return torch.stack(flows).view_as(layers)
-
-
 def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
     """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l: node (l + 1) n + i."""
+    igraph = optional("igraph", "igraph", "flow", what="attention flow", verb="needs")
     n, dtype = layers.shape[-1], layers.dtype
     edges = layers[: layer + 1].double().cpu()
     number, query, key = edges.nonzero().unbind(-1)
-    graph = _igraph().Graph(n=(layer + 2) * n, directed=True)
+    graph = igraph.Graph(n=(layer + 2) * n, directed=True)
     graph.add_edges(torch.stack([(number + 1) * n + query, number * n + key], -1).tolist())
     capacity = edges[number, query, key].tolist()
     for i in queries:
         yield torch.tensor([graph.maxflow_value((layer + 1) * n + i, j, capacity) for j in range(n)], dtype=dtype)
-
-
-def _igraph() -> Any:
-    return optional("igraph", "igraph", "flow", what="attention flow", verb="needs")
 
 
 def layer_sum(scores: Map) -> Map:
@@ -297,6 +265,9 @@ def layer_sum(scores: Map) -> Map:
         raise InputError("this map is rolled out already. Sum the map that mix gave.")
     facts = {"convention": "sum", "residual": False, "normalize": False, "sum": True}
     return replace(scores, scores=scores.scores.sum(0, keepdim=True), info={**scores.info, "rollout": facts})
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 def bare(token: str) -> str:
@@ -308,32 +279,22 @@ def bare(token: str) -> str:
 
 def find(tokens: Sequence[str], query: int | str) -> int:
     """The position a query means: an index (negative from the end), or a token that occurs once."""
+    n = len(tokens)
     if is_integer(query):
-        return _index(len(tokens), int(query))
+        place = int(query)
+        if not -n <= place < n:
+            raise InputError(f"query {place} is out of range: there are {n} tokens, {-n} to {n - 1}.")
+        return place % n
     if not isinstance(query, str):
         raise InputError(f"a query is an index or a token, not {query!r}.")
-    places = _places(tokens, query) or _places(list(map(bare, tokens)), query)
-    if len(places) != 1:
-        raise InputError(_not_one(tokens, query, places))
+    exact = [place for place, token in enumerate(tokens) if token == query]
+    places = exact or [place for place, token in enumerate(tokens) if bare(token) == query]
+    if not places:
+        listed = " ".join(tokens[:40]) + (" ..." if n > 40 else "")
+        raise InputError(f"no token {query!r}. The tokens are: {listed}. An index works too.")
+    if len(places) > 1:
+        raise InputError(f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index.")
     return places[0]
-
-
-def _places(tokens: Sequence[str], query: str) -> list[int]:
-    return [place for place, token in enumerate(tokens) if token == query]
-
-
-def _index(n: int, query: int) -> int:
-    if not -n <= query < n:
-        raise InputError(f"query {query} is out of range: there are {n} tokens, {-n} to {n - 1}.")
-    return query % n
-
-
-def _not_one(tokens: Sequence[str], query: str, places: Sequence[int]) -> str:
-    """Why a token is no query: it occurs never, or several times."""
-    if places:
-        return f"token {query!r} occurs {len(places)} times, at {places}. Say which one by its index."
-    listed = " ".join(tokens[:40]) + (" ..." if len(tokens) > 40 else "")
-    return f"no token {query!r}. The tokens are: {listed}. An index works too."
 
 
 def _layer(layer: int, depth: int) -> int:
@@ -352,17 +313,15 @@ def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: boo
     return whole if keep_special else without_special(whole)
 
 
+# --- special tokens ---------------------------------------------------------------------------------------------------
+
+
 def shares_of_one(info: Mapping[str, Any]) -> bool:
     """Are the rows behind this result shares of 1? Said by the method and its rollout, never by the numbers. Scores below 0 are
     no shares: what is left of such a row may sum to nothing."""
-    if info.get("signed"):
-        return False
     rows, rolled = bool(info.get("distribution", False)), info.get("rollout")
-    return _are_shares_rolled_out(rows, rolled) if rolled else rows
-
-
-def _are_shares_rolled_out(rows: bool, rolled: Mapping[str, Any]) -> bool:
-    """Are rows shares of 1 after this rollout? `rows`: they were before."""
+    if info.get("signed") or not rolled:
+        return rows and not info.get("signed")
     untouched = not rolled["residual"] and not rolled.get("sum")
     return bool(rolled.get("flow") or rolled["normalize"] or (rows and untouched))
 
@@ -374,16 +333,19 @@ def without_special(whole: Attribution) -> Attribution:
     content = [i for i, special in enumerate(whole.special) if not special]
     if not content:
         raise InputError("every token is special; nothing would be left.")
-    row = whole.scores[content]
-    total = row.sum()
+    row, gone = whole.scores[content], whole.scores[[i for i, special in enumerate(whole.special) if special]]
+    total, size = row.sum(), float(whole.scores.abs().sum())
     shares = shares_of_one(whole.info) and float(total) > 0
+    removed: dict[str, Any] = {"tokens": len(gone), "sum": float(gone.sum()), "rest_made_to_sum_to_1": shares}
+    if "distribution" in whole.info and size > 0:
+        removed["share"] = float(gone.abs().sum()) / size
     return replace(
         whole,
         scores=row / total if shares else row,
         tokens=tuple(whole.tokens[i] for i in content),
         special=(False,) * len(content),
         words=words_at(whole.words, content),
-        info={**whole.info, "special_tokens": "removed", "special_removed": _removed(whole, shares=shares)},
+        info={**whole.info, "special_tokens": "removed", "special_removed": removed},
     )
 
 
@@ -395,14 +357,3 @@ def words_at(words: Words | None, positions: Sequence[int]) -> Words | None:
     return tuple(
         (word, tuple(map(number.__getitem__, places))) for word, places in words if number.keys() >= set(places)
     )
-
-
-def _removed(whole: Attribution, *, shares: bool) -> dict[str, Any]:
-    """How many special tokens there are, the sum of their scores and, of a map's row, their share of it. `shares`: the rest is
-    made to sum to 1."""
-    special = whole.scores[[i for i, special in enumerate(whole.special) if special]]
-    facts: dict[str, Any] = {"tokens": len(special), "sum": float(special.sum()), "rest_made_to_sum_to_1": shares}
-    size = float(whole.scores.abs().sum())
-    if "distribution" in whole.info and size > 0:
-        facts["share"] = float(special.abs().sum()) / size
-    return facts

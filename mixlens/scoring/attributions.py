@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..base.budget import is_out_of_memory
 from ..base.errors import InputError, MixlensError, ModelError, is_integer, unknown_method
@@ -18,15 +17,14 @@ from ..model.model import Model
 from ..types import Attribution, Map, Trace
 from .aggregate import find, rolled_row, without_special
 from .completeness import warn_where_open
-from .differentiable import differentiable
 from .maps import listed, mix, through_quantized
 from .notices import notices_in
 from .provenance import provenance
 from .questions import Batch, Question, share_passes
-from .registry import ATTRIBUTIONS, AttributionMethod, Scored, attribution, known_maps, refuse_all_heads
+from .registry import ATTRIBUTIONS, AttributionMethod, Method, Scored, attribution, methods, refuse_all_heads, seek
 from .registry import known_attributions as known
 from .sequences import followed, own_prediction, usual_score
-from .targets import Target, TargetName, resolve
+from .targets import TargetName, resolve
 
 __all__ = [
     "ATTRIBUTIONS",
@@ -43,9 +41,7 @@ __all__ = [
     "refuse_other_model",
     "row_of_map",
 ]
-GRAPH = (
-    4  # a pass with its graph takes about four times the memory of a traced one, so a quarter of the tokens go into it
-)
+GRAPH = 4  # a pass with its graph takes about four times the memory of a traced one: a quarter of the tokens go into it
 OF_A_TARGET = ("target", "foil", "score", "label")  # options that a map method does not take
 Answer = Attribution | MixlensError
 
@@ -72,16 +68,12 @@ def attribute(
     """
     aim = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
     many = listed(traces, "attribute")
-    results = list(map(_or_raise, attribute_each(many, name, [aim] * len(many), variant=variant, **options)))
+    results = attribute_each(many, name, [aim] * len(many), variant=variant, **options)
     for result in results:
+        if isinstance(result, MixlensError):
+            raise result
         warn_where_open(result)
     return results[0] if isinstance(traces, Trace) else results
-
-
-def _or_raise(answer: Answer) -> Attribution:
-    if isinstance(answer, MixlensError):
-        raise answer
-    return answer
 
 
 def attribute_each(
@@ -98,31 +90,30 @@ def attribute_each(
 
     Traces of similar length share their forward and backward passes, about `tokens` tokens at a time (see `Model.trace`).
     """
-    pairs = list(zip(traces, aims, strict=True))
-    if isinstance(name, str) and name in known_maps():
-        return [_read(trace, name, aim, variant, options) for trace, aim in pairs]
-    calls: dict[int, tuple[Question, Call]] = {}
     answers: dict[int, Answer] = {}
-    for i, (trace, aim) in enumerate(pairs):
+    questions: dict[int, Question] = {}
+    arguments: Mapping[str, Any] = {}
+    for i, (trace, aim) in enumerate(zip(traces, aims, strict=True)):
         try:
-            calls[i] = (
-                _question(trace, name, Aim(**aim)),
-                Call(known()[name], known()[name].arguments(variant, options)),
-            )
+            method = seek(name)
+            if method is None:
+                raise unknown_method(name, methods())
+            if aim.get("layer") is not None and not is_integer(aim["layer"]):
+                raise InputError(f"a layer is a number, not {aim['layer']!r:.80}.")
+            if isinstance(method, Method):
+                rollout, rest = options.get("rollout"), {key: options[key] for key in options if key != "rollout"}
+                scores = mix(trace, name, variant=variant, **rest)
+                answers[i] = row_of_map(trace, scores, query=aim.get("query"), layer=aim.get("layer"), rollout=rollout)
+            else:
+                questions[i] = question_of(trace, method, Aim(**aim))
+                arguments = method.arguments(variant, options)
         except MixlensError as error:
+            questions.pop(i, None)
             answers[i] = error
-    answers |= _answered(calls, tokens)
-    return list(map(answers.__getitem__, range(len(traces))))
-
-
-def _answered(calls: dict[int, tuple[Question, Call]], tokens: int | None) -> dict[int, Answer]:
-    """The answers by the numbers of the questions. A question is dropped when its batch is done, and so is the batch's graph."""
-    answers: dict[int, Answer] = {}
-    with differentiable([question.model for question, _ in calls.values()]):
-        for batch in _batches({i: question for i, (question, _) in calls.items()}, tokens):
-            call = calls[batch[0]][1]
-            answers |= zip(batch, _answers(call, [calls.pop(i)[0] for i in batch]), strict=True)
-    return answers
+    with differentiable([question.model for question in questions.values()]):
+        for batch in _batches(questions, tokens):  # a question is dropped when its batch is done, and so is its graph
+            answers |= zip(batch, _answers(method, arguments, [questions.pop(i) for i in batch]), strict=True)
+    return [answers[i] for i in range(len(traces))]
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
@@ -139,64 +130,27 @@ class Aim:
     query: int | str | None = None
     layer: int | None = None
 
-    def of_a_target(self) -> bool:
-        """Does it name a class or a token?"""
-        return self.foil is not None or self.label is not None or self.target != "predicted"
 
-
-@dataclass(frozen=True)
-class Call:
-    """A method and the arguments it is called with."""
-
-    method: AttributionMethod
-    arguments: Mapping[str, Any]
-
-
-def _question(trace: Trace, name: str, aim: Aim) -> Question:
+def question_of(trace: Trace, method: AttributionMethod, aim: Aim) -> Question:
     """What is asked about one trace, or refused."""
-    _refuse_other_than_number(name, aim.layer)
-    if name not in known():
-        raise unknown_method(name, [*known(), *known_maps()])
-    method, depth = known()[name], len(trace.layers)
-    _refuse_layer(method, aim.layer, depth)
-    trace = followed(trace, aim.target) if method.needs_target and aim.query is None else trace
-    target = _target(trace, method, aim)
-    layer = None if aim.layer is None else aim.layer % (depth + 1)
-    return Question(trace, target, layer, _place(trace, target, aim.query), user_query=aim.query, mix=mix)
-
-
-def _place(trace: Trace, target: Target | None, query: int | str | None) -> int:
-    """The position that is explained: the target's, else the user's query."""
-    return target.positions[0] if target and target.positions else _position(trace, query)
-
-
-def _refuse_other_than_number(name: Any, layer: Any) -> None:
-    if not isinstance(name, str):
-        raise InputError(f"a method is a name, not {name!r:.80}.")
-    if layer is not None and not is_integer(layer):
-        raise InputError(f"a layer is a number, not {layer!r:.80}.")
-
-
-def _refuse_layer(method: AttributionMethod, layer: int | None, depth: int) -> None:
-    if layer is None:
-        return
-    if not method.layers:
+    depth, layer = len(trace.layers), aim.layer
+    if layer is not None and not method.layers:
         raise InputError(f"{method.id!r} is not defined at single layers. Leave layer= out.")
-    if not -depth - 1 <= layer <= depth:
+    if layer is not None and not -depth - 1 <= layer <= depth:
         raise InputError(
             f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output)."
         )
-
-
-def _target(trace: Trace, method: AttributionMethod, aim: Aim) -> Target | None:
+    target = None
     if method.needs_target:
+        trace = followed(trace, aim.target) if aim.query is None else trace
         score = aim.score or usual_score(trace.model, aim.target, method.score)
-        return resolve(trace, aim.target, foil=aim.foil, score=score, label=aim.label, query=aim.query)
-    if aim.of_a_target():
+        target = resolve(trace, aim.target, foil=aim.foil, score=score, label=aim.label, query=aim.query)
+    elif aim.foil is not None or aim.label is not None or aim.target != "predicted":
         raise InputError(
             f"{method.id!r} explains a position, not a class or token: it takes query=, not target=, foil= or label=."
         )
-    return None
+    place = target.positions[0] if target and target.positions else _position(trace, aim.query)
+    return Question(trace, target, None if layer is None else layer % (depth + 1), place, user_query=aim.query, mix=mix)
 
 
 def _position(trace: Trace, query: int | str | None) -> int:
@@ -206,89 +160,82 @@ def _position(trace: Trace, query: int | str | None) -> int:
 # --- how it is answered -------------------------------------------------------------------------------------------------
 
 
-def _batches(questions: Mapping[int, Question], tokens: int | None) -> Iterator[list[int]]:
+@contextmanager
+def differentiable(models: Sequence[Model]) -> Iterator[None]:
+    """Torch's default settings for gradients, whatever the caller has set: they are recorded, also under `no_grad` and
+    `inference_mode`, in the model's precision, not that of `autocast`. A compiled module runs as it was written."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in {"cpu", *(model.device.type for model in models)}:
+            if torch.amp.is_autocast_available(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+def _batches(questions: Mapping[int, Question], tokens: int | None) -> list[list[int]]:
     """Which questions share a batch: those of one model, of similar length."""
-    by_model: dict[int, dict[int, Question]] = {}
+    by_model: dict[int, list[int]] = {}
     for i, question in questions.items():
-        by_model.setdefault(id(question.model), {})[i] = question
-    return chain.from_iterable([_batches_of_model(of_model, tokens) for of_model in by_model.values()])
+        by_model.setdefault(id(question.model), []).append(i)
+    batches = []
+    for numbers in by_model.values():
+        model = questions[numbers[0]].model
+        room = (tokens or (2048 if model.device.type == "cpu" else 8192)) // GRAPH
+        found = model.batches([questions[i].trace for i in numbers], None, max(1, room))
+        batches += [[numbers[place] for place in batch] for batch in found]
+    return batches
 
 
-def _batches_of_model(questions: Mapping[int, Question], tokens: int | None) -> Iterator[list[int]]:
-    """The numbers of the questions of one model that share a batch."""
-    numbers, traces = list(questions), [question.trace for question in questions.values()]
-    model = traces[0].model
-    room = tokens or (2048 if model.device.type == "cpu" else 8192)
-    return ([numbers[i] for i in batch] for batch in model.batches(traces, None, max(1, room // GRAPH)))
-
-
-def _answers(call: Call, questions: Sequence[Question]) -> list[Answer]:
-    """One for each. A batch that does not fit into memory is halved."""
+def _answers(method: AttributionMethod, arguments: Mapping[str, Any], questions: Sequence[Question]) -> list[Answer]:
+    """One for each. A batch that does not fit into memory is halved, and its graph freed first."""
     share_passes(questions)
+    answers: list[Answer] = []
     try:
-        return [_answer_or_error(call, question) for question in questions]
+        for question in questions:
+            try:
+                answers.append(_answer(method, arguments, question))
+            except MixlensError as error:
+                answers.append(error)
+        return answers
     except (MemoryError, RuntimeError) as error:  # torch's error of this kind is a RuntimeError
         if not is_out_of_memory(error):
-            _refuse_inference_weights(questions[0].model, call.method.id)
+            model = questions[0].model
+            if any(weights.is_inference() for weights in model.hf_model.parameters()):
+                raise ModelError(
+                    f"the weights of {model.name!r} were made under torch.inference_mode, so {method.id!r} cannot take "
+                    "gradients through them. Load the model outside of it."
+                ) from None
             raise
-    return _answers_in_halves(call, questions)
-
-
-def _answers_in_halves(call: Call, questions: Sequence[Question]) -> list[Answer]:
-    """`_answers` of a batch that did not fit into memory; its graph is freed first."""
     if len(questions) == 1:
         return [InputError(f"memory runs out with {len(questions[0].trace)} tokens")]
     for question in questions:
-        share_passes([question])  # which frees the graph of the batch
+        share_passes([question])
     if questions[0].model.device.type == "cuda":
         torch.cuda.empty_cache()
     half = len(questions) // 2
-    return _answers(call, questions[:half]) + _answers(call, questions[half:])
+    return _answers(method, arguments, questions[:half]) + _answers(method, arguments, questions[half:])
 
 
-def _answer_or_error(call: Call, question: Question) -> Answer:
-    try:
-        return _answer(call, question)
-    except MixlensError as error:
-        return error
-
-
-def _refuse_inference_weights(model: Model, name: str) -> None:
-    if any(weights.is_inference() for weights in model.hf_model.parameters()):
-        raise ModelError(
-            f"the weights of {model.name!r} were made under torch.inference_mode, so {name!r} cannot take gradients through "
-            "them. Load the model outside of it."
-        ) from None
-
-
-def _answer(call: Call, question: Question) -> Attribution:
-    trace, name = question.trace, call.method.id
+def _answer(method: AttributionMethod, arguments: Mapping[str, Any], question: Question) -> Attribution:
+    """The scores of one question, checked, and what they rest on."""
+    trace, target, name = question.trace, question.resolved, method.id
     with through_quantized(trace.model, name):
-        result = call.method.function(question, **call.arguments)
-    scores, extra = result if isinstance(result, tuple) else (result, {})
+        returned = method.function(question, **arguments)
+    scores, extra = returned if isinstance(returned, tuple) else (returned, {})
     scores = scores.detach().cpu()
     scores = scores.to(working_dtype(scores.dtype))
-    _refuse_scores(name, scores, len(trace))
-    return Attribution(scores, trace.tokens, name, {**_info(call, question), **extra}, trace.special, trace.words)
-
-
-def _refuse_scores(name: str, scores: Tensor, n: int) -> None:
-    if tuple(scores.shape) != (n,):
-        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)}; it must be {(n,)}.")
+    if tuple(scores.shape) != (len(trace),):
+        raise MixlensError(f"method {name!r} returned shape {tuple(scores.shape)}; it must be {(len(trace),)}.")
     if not bool(torch.isfinite(scores).all()):
         raise MixlensError(f"method {name!r} gave a score that is not finite. No attribution is given.")
-
-
-def _info(call: Call, question: Question) -> dict[str, Any]:
-    """What the scores rest on."""
-    trace, target, method = question.trace, question.resolved, call.method
-    return {
+    info = {
         **provenance(trace),
-        "method": method.id,
+        "method": name,
         "paper": method.paper,
-        "variant": call.arguments.get("variant", method.variants[0]),
-        "options": {key: value for key, value in call.arguments.items() if key != "variant"},
-        "signed": method.is_signed(call.arguments.get("variant"), call.arguments),
+        "variant": arguments.get("variant", method.variants[0]),
+        "options": {key: value for key, value in arguments.items() if key != "variant"},
+        "signed": method.is_signed(arguments.get("variant"), arguments),
         "target": None if target is None else target.name,
         "score": None if target is None else target.score,
         "query": question.query,
@@ -297,21 +244,7 @@ def _info(call: Call, question: Question) -> dict[str, Any]:
         "prediction": own_prediction(trace),
         **notices_in(trace, question.user_query),
     }
-
-
-# --- rows of maps -------------------------------------------------------------------------------------------------------
-
-
-def _read(trace: Trace, name: str, aim: Mapping[str, Any], variant: str | None, options: Mapping[str, Any]) -> Answer:
-    """The trace's map by a map method, rolled out and read at the query; or why there is none."""
-    query, layer = aim.get("query"), aim.get("layer")
-    settings = {key: value for key, value in options.items() if key != "rollout"}
-    try:
-        _refuse_other_than_number(name, layer)
-        scores = mix(trace, name, variant=variant, **settings)
-        return row_of_map(trace, scores, query=query, layer=layer, rollout=options.get("rollout"))
-    except MixlensError as error:
-        return error
+    return Attribution(scores, trace.tokens, name, {**info, **extra}, trace.special, trace.words)
 
 
 def row_of_map(
@@ -331,10 +264,13 @@ def row_of_map(
 
 
 def explain(model: Model, text: Any, name: str, *, keep_special: bool, **options: Any) -> Attribution:
-    """`Model.explain`: trace, then `attribute`. In the place of a text it takes a Trace of the model, which is not run again."""
+    """`Model.explain`: trace, then `attribute`. In the place of a text it takes a Trace of the model, which is not run again.
+    A map method explains a position whatever the target, so the target is left out."""
     refuse_other_model(model, text)
     trace = text if isinstance(text, Trace) else model.trace(text)
-    return cut(_attribute(trace, name, options), keep_special)
+    if isinstance(name, str) and isinstance(seek(name), Method):
+        options = {key: value for key, value in options.items() if key not in OF_A_TARGET}
+    return cut(attribute(trace, name, **options), keep_special)
 
 
 def refuse_other_model(model: Model, text: Any) -> None:
@@ -343,14 +279,6 @@ def refuse_other_model(model: Model, text: Any) -> None:
         raise InputError(
             f"this trace is of {text.model.name!r}, not of {model.name!r}. Trace the text with the model explained."
         )
-
-
-def _attribute(trace: Trace, name: str, options: Mapping[str, Any]) -> Attribution:
-    """`attribute`; a map method explains a position whatever the target, so the target is left out."""
-    of_a_map = name in known_maps()
-    known_options = {key: value for key, value in options.items() if not (of_a_map and key in OF_A_TARGET)}
-    result: Attribution = attribute(trace, name, **known_options)
-    return result
 
 
 def cut(result: Attribution, keep_special: bool) -> Attribution:

@@ -36,46 +36,36 @@ ROW_OF_ZEROS = (
 FROM_INPUT = "input"  # the convention of maps that are from the input to every layer already
 
 
-@dataclass(frozen=True)
-class Wish:
-    """The convention that a user asks for, by its name or one by one; None: as the method's paper has it."""
-
-    convention: str | None = None
-    residual: bool | None = None
-    normalize: bool | None = None
-
-    def leaves(self, scores: Map) -> bool:
-        """Is this map left as it is: from the input to every layer already, and nothing is asked for?"""
-        return self == Wish() and is_from_input(scores)
-
-    def of(self, scores: Map) -> dict[str, Any]:
-        """What is to be done to the layers of a map: the convention's name, residual and normalize."""
-        _refuse_rolled_out(scores)
-        name = self.convention or str(scores.info.get("convention", "alti"))
-        if name not in CONVENTIONS:
-            raise InputError(f"unknown rollout convention {name!r}. {nearest(name, CONVENTIONS)}")
-        known = CONVENTIONS[name]
-        residual = known.residual if self.residual is None else self.residual
-        return {
-            "convention": name,
-            "residual": residual,
-            "normalize": known.normalize if self.normalize is None else self.normalize,
-        }
-
-
 def is_from_input(scores: Map) -> bool:
     """Is this map from the input to every layer by its method, and not by a rollout?"""
     return scores.info.get("convention") == FROM_INPUT and scores.info.get("rollout") is None
 
 
-def _refuse_rolled_out(scores: Map) -> None:
-    """Refuse to multiply the layers of a map that are from the input already, by a rollout or by the method."""
+def known_convention(name: Any) -> Convention:
+    """The convention of this name, or a refusal."""
+    if not isinstance(name, str) or name not in CONVENTIONS:
+        raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")
+    return CONVENTIONS[name]
+
+
+def convention_of(
+    scores: Map, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None
+) -> dict[str, Any]:
+    """What is to be done to the layers of a map: the convention's name, by default that of the method's paper, `residual` and
+    `normalize`. A map whose layers are from the input already, by a rollout or by its method, is refused."""
     if scores.info.get("rollout") is not None:
         raise InputError("this map is rolled out already. Roll out the map that mix gave.")
     if is_from_input(scores):
         raise InputError(
             f"{scores.method!r} is from the input to every layer already: its layers are not to be multiplied."
         )
+    name = convention or str(scores.info.get("convention", "alti"))
+    known = known_convention(name)
+    return {
+        "convention": name,
+        "residual": known.residual if residual is None else residual,
+        "normalize": known.normalize if normalize is None else normalize,
+    }
 
 
 def as_convened(
@@ -84,16 +74,13 @@ def as_convened(
     """The layers [layer query key] as a convention wants them, and what was done: its name, residual and normalize."""
     if "arithmetic" in scores.info:
         raise InputError(f"{scores.method!r} is made of other maps and is not rolled out. Roll each of them out first.")
-    facts = Wish(convention, residual, normalize).of(scores)
+    facts = convention_of(scores, convention, residual=residual, normalize=normalize)
     layers = scores.scores
     if facts["residual"]:
         layers = layers + torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
-    return (_with_rows_of_one(layers) if facts["normalize"] else layers), facts
-
-
-def _with_rows_of_one(layers: Tensor) -> Tensor:
-    """Rows over their sums; a row of zeros is refused."""
-    total = layers.sum(-1, keepdim=True)
-    if bool((total == 0).any()):
-        raise InputError(ROW_OF_ZEROS)
-    return layers / total
+    if facts["normalize"]:
+        total = layers.sum(-1, keepdim=True)
+        if bool((total == 0).any()):
+            raise InputError(ROW_OF_ZEROS)
+        layers = layers / total
+    return layers, facts

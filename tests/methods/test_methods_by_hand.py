@@ -24,7 +24,7 @@ from mixlens.methods import (
     random,
     value_zeroing,
 )
-from mixlens.scoring.differentiable import differentiable
+from mixlens.scoring.attributions import differentiable
 
 # The package gives a function this name.
 alternative_attention: Any = importlib.import_module("mixlens.scoring.alternative_attention")
