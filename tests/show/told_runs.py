@@ -31,9 +31,7 @@ def short(block: Any) -> Any:
 
 def empty() -> Any:
     """A run that has no rows yet."""
-    nothing: dict[str, Any] = {
-        name: [] for name in ("reasons", "classes", "slow", "examples", "notes", "largest_gaps")
-    }
+    nothing: dict[str, Any] = {name: [] for name in ("reasons", "classes", "slow", "examples", "notes", "largest_gaps")}
     nothing |= {"manifest": {}, "methods": (), "rows": 0, "errors": 0, "judged": None, "not_judged": "No.\u200b"}
     nothing |= {"agreement": {}, "ratios": {}, "gap": made_run.mean(), "lengths": Counter(), "seconds": made_run.mean()}
     return overview(**nothing, signed=(), removal=None, word_agreement={}, finished=False)
