@@ -304,7 +304,7 @@ def html_parts(page: str) -> Any:
 
 def page_of(html: str) -> Any:
     """What a page shows without scripts, and the data that its script reads, without the numbers of blocks."""
-    found = re.search(r'<script id="data"[^>]*>(.*?)</script>', html, flags=re.DOTALL)
+    found = re.search(r'id="data"[^>]*>(.*?)</', html, flags=re.DOTALL)
     assert found is not None
     return {
         "page": [line for line in html_parts(html) if 'id="data"' not in line][5:],

@@ -51,7 +51,6 @@ def run_pages() -> Any:
         "three classes": overview(classes=[made_run.one_class(name, 9) for name in "dbc"]),
         "long facts": overview(
             manifest={"model": {"name": "./m/", "task": "masked-lm", "classes": "x"}, "device": "x" * 2100},
-            methods=("alti:variant=released:head=2", "mine:a"),
             classes=[],
             removal=None,
         ),
