@@ -43,10 +43,7 @@ def hue_of(score: float, *, signed: bool) -> str:
 
 def scaled(strength: float, end: str, *, zero: str = "surface") -> str:
     """A step of a light scale as #rrggbb: `zero` for 0, the token `end` ("for-tint" behind text, "for" without) for 1."""
-    low, high = rgb_of(LIGHT[zero]), rgb_of(LIGHT[end])
-    part = min(1.0, abs(strength))
-    red, green, blue = (round(a + (b - a) * part) for a, b in zip(low, high, strict=True))
-    return hex_of((red, green, blue))
+    return mixed(end, zero, min(1.0, abs(strength)))
 
 
 def mixed(token: str, ground: str, part: float) -> str:
@@ -71,20 +68,10 @@ def shade(share: float) -> tuple[int, int, int]:
 
 def ink(background: tuple[int, int, int]) -> tuple[int, int, int]:
     """Black or white, whichever reads better on this background."""
-    luminance = _luminance(background)
+    values = (channel / 255 for channel in background)
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in values)
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # WCAG, from channels of sRGB
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
-
-
-def _luminance(color: tuple[int, int, int]) -> float:
-    """The relative luminance of a colour (WCAG)."""
-    red, green, blue = map(_linear, color)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(channel: int) -> float:
-    """A channel of sRGB, 0 to 255, as an amount of light, 0 to 1 (WCAG)."""
-    value = channel / 255
-    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
 def hex_of(color: tuple[int, int, int]) -> str:
@@ -93,25 +80,13 @@ def hex_of(color: tuple[int, int, int]) -> str:
 
 # --- styles of a terminal ---------------------------------------------------------------------------------------------
 
-STRONG, WEAK = 0.5, 0.1  # of sixteen colours: shares that fill the background, and those that colour the letters
-SIXTEEN = {True: ("black on bright_cyan", "cyan"), False: ("black on yellow", "yellow")}  # towards, against
+WEAK = 0.1  # sixteen colours have no shades: the sign of a share that is no weaker colours its letters
+SIGNS = {True: "cyan", False: "yellow"}  # towards, against
 
 
 def style_of(share: float, colours: int, *, ink_only: bool = False) -> str:
     """A style for rich, for terminals of 0, 16 or 256 colours (or more)."""
-    if colours == 0:
-        return ""
-    return _style_of_sixteen(share, ink_only) if colours <= 16 else _style_of_shades(share, ink_only)
-
-
-def _style_of_sixteen(share: float, ink_only: bool) -> str:
-    """Sixteen colours have no shades: there are three steps, and two hues that every terminal shows differently."""
-    background, letters = SIXTEEN[share >= 0]
-    if ink_only or WEAK <= abs(share) < STRONG:
-        return letters
-    return background if abs(share) >= STRONG else ""
-
-
-def _style_of_shades(share: float, ink_only: bool) -> str:
+    if colours <= 16:
+        return SIGNS[share >= 0] if colours and abs(share) >= WEAK else ""
     back = shade(share)
     return hex_of(back) if ink_only else f"{hex_of(ink(back))} on {hex_of(back)}"

@@ -1,4 +1,4 @@
-"""Terminals that cannot show every character (Latin-1, ASCII): pictures get plain letters instead of ending in an error."""
+"""Terminals that cannot show every character (Latin-1, ASCII): pictures get plain letters and do not end in an error."""
 
 from __future__ import annotations
 
@@ -8,38 +8,18 @@ from typing import Any, TextIO
 ERRORS = "mixlens"  # the name of the error handler
 DRAWN = "█▒·…←"  # what pictures are made of
 PLAIN = {
-    **{
-        "█": "#",
-        "▒": "-",
-        "·": "|",
-        "…": "~",
-        "←": "<",
-        "→": ">",
-        "␣": "_",
-        "⏎": "/",
-        "◌": "o",
-        "−": "-",
-        "–": "-",
-        "—": "-",
-    },
-    **{"‘": "'", "’": "'", "“": '"', "”": '"', "\u200e": "", "\u200d": "", "▁": "_", "≤": "<", "≥": ">", "×": "x"},
+    **dict(zip("█▒·…←→␣⏎◌−–—‘’“”▁≤≥×", "#-|~<>_/o---''\"\"_<>x", strict=True)),
+    **{"\u200e": "", "\u200d": ""},
 }
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The error handler: the plain letters of the characters that the encoding does not have."""
+    """The error handler: plain letters of the same width for what pictures are made of; all else is written as \\u0000."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(map(_plain_letter, error.object[error.start : error.end])), error.end
-
-
-def _plain_letter(char: str) -> str:
-    """A letter of the same width for what pictures are made of; anything else is written out as \\u0000."""
-    return PLAIN[char] if char in PLAIN else _code_of(char)
-
-
-def _code_of(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+    letters = error.object[error.start : error.end]
+    codes = {char: f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}" for char in letters}
+    return "".join(PLAIN.get(char, codes[char]) for char in letters), error.end
 
 
 codecs.register_error(ERRORS, _plain)
@@ -49,13 +29,8 @@ def can_show(out: Any, text: str = DRAWN, *, replaced: bool = True) -> bool:
     """Can this stream write these characters, or, unless `replaced` is False, does it know what to write instead?"""
     if replaced and getattr(out, "errors", None) == ERRORS:
         return True
-    return _has_letters(getattr(out, "encoding", None) or "utf-8", text)
-
-
-def _has_letters(encoding: str, text: str) -> bool:
-    """Whether the encoding has every character of the text."""
     try:
-        text.encode(encoding)
+        text.encode(getattr(out, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

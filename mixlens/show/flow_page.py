@@ -24,7 +24,7 @@ from ..scoring.provenance import public_name
 from ..types import HeadMaps, Map, Text, Trace
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
-from .packing import EXACT, Precision, encode, fit
+from .packing import EXACT, HALF, Precision, encode, fit
 from .page_entry import query_of, shortened
 from .page_file import MEGABYTES, may_write, room_of, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, FLOW_SCRIPTS, READ, Kind, filled_page, visible
@@ -37,7 +37,7 @@ FLOW = Kind(
     wide=True,
 )
 WORDS_ROOM, HEADS_ROOM = 0.3, 0.3  # parts of the page's room that numbers of words and of heads may take
-STEPS = Precision("bits16")
+STEPS = HALF
 NAMED = 3  # columns and words that the answer names
 
 

@@ -14,6 +14,9 @@ from ..types import Attribution, Prediction
 from .tokens import shown
 
 Info = Mapping[str, Any]
+UNITS = {"logit": "logits", "probability": "probability", "log_probability": "nats (of the log probability)"}
+CHANGES = ("blank_out", "lime", "gradient_shap", "grad_x_input")  # changes of the target, which need not add up
+RELEVANCE = ("partial_lrp", "transatt")  # what adds up is the relevance inside, not the scores
 
 
 # --- one line about a result ------------------------------------------------------------------------------------------
@@ -21,8 +24,19 @@ Info = Mapping[str, Any]
 
 def heading_line(info: Info, method: str) -> str:
     """One line: which model, method and variant, how it was rolled out, how well it adds up, what was left out."""
-    optional = [part(info) for part in HEADING_PARTS]
-    return printable(" · ".join([f"model {info.get('model', '?')}", f"method {method}", *filter(None, optional)]))
+    variant, gap, head = unusual_variant(info), completeness(info), (info.get("options") or {}).get("head")
+    parts = [
+        f"model {info.get('model', '?')}",
+        f"method {method}",
+        variant and f"variant {variant}",
+        f"head {head + 1}" if isinstance(head, int) else None,  # counted from 1, as layers are
+        rollout_name(info),
+        f"after layer {info['layer'] + 1}" if "layer" in info else None,
+        f"gap {info['gap']:.0e}" if "gap" in info else None,
+        None if gap is None else sum_line(info, gap),
+        removed(info),
+    ]
+    return printable(" · ".join(filter(None, parts)))
 
 
 def unusual_variant(info: Info) -> str | None:
@@ -36,33 +50,9 @@ def rollout_name(info: Info) -> str | None:
     return f"{'flow' if rollout.get('flow') else 'rollout'} {rollout['convention']}" if rollout else None
 
 
-def _variant_part(info: Info) -> str | None:
-    variant = unusual_variant(info)
-    return None if variant is None else f"variant {variant}"
-
-
-def _layer_part(info: Info) -> str | None:
-    return f"after layer {info['layer'] + 1}" if "layer" in info else None
-
-
-def _gap_part(info: Info) -> str | None:
-    return f"gap {info['gap']:.0e}" if "gap" in info else None
-
-
-def _sum_part(info: Info) -> str | None:
-    """How far the scores are from adding up to what they explain."""
-    gap = completeness(info)
-    return None if gap is None else sum_line(info, gap)
-
-
 def sum_line(info: Info, gap: float) -> str:
-    """That the scores add up, to within a bound, or that they do not, by so much."""
-    return f"adds up to within {bound(gap)}" if adds_up(info) else f"does not add up ({percent(gap)} off)"
-
-
-def bound(share: float) -> str:
-    """A percentage that the share is not above: 0.4%, and 0.1% of whatever is smaller."""
-    return percent(max(share, 0.001))
+    """That the scores add up, to within a bound of at least 0.1%, or that they do not, by so much."""
+    return f"adds up to within {percent(max(gap, 0.001))}" if adds_up(info) else f"does not add up ({percent(gap)} off)"
 
 
 def percent(share: float) -> str:
@@ -84,46 +74,31 @@ def removed(info: Info) -> str | None:
 
 
 def removed_size(info: Info) -> str | None:
-    """The share of a map's row that the special tokens held, else the sum of their scores."""
+    """The share of a map's row that the special tokens held; the sum of their scores where these have no whole."""
     facts = info.get("special_removed")
     if not isinstance(facts, Mapping):
         return None
-    share = _removed_share(facts)
+    share = facts.get("share", facts.get("sum") if facts.get("rest_made_to_sum_to_1") else None)
     return f"their sum: {float(facts['sum']):.4g}" if share is None else f"{percent(float(share))} of the row"
-
-
-def _removed_share(facts: Info) -> float | None:
-    """The share of the row that was removed; None where scores have no whole that they could be a share of."""
-    return facts.get("share", facts.get("sum") if facts.get("rest_made_to_sum_to_1") else None)
 
 
 def removed_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
     """One line on what the special tokens held in every row; no line where none were left out."""
     sizes = {name: removed_size(result.info) for result, name in zip(results, names, strict=True)}
-    parts = [f"{printable(name)} {_bare(size)}" for name, size in sizes.items() if size is not None]
+    parts = [
+        f"{printable(name)} {size.removeprefix('their sum: ').removesuffix(' of the row')}"
+        for name, size in sizes.items()
+        if size is not None
+    ]
     return [f"special tokens left out: {', '.join(parts)}"] if parts else []
 
 
-def _bare(size: str) -> str:
-    """A size of `removed_size` without the words around it."""
-    return size.removeprefix("their sum: ").removesuffix(" of the row")
-
-
-def _head_part(info: Info) -> str | None:
-    """The head that was scored, counted from 1 as layers are."""
-    head = (info.get("options") or {}).get("head")
-    return f"head {head + 1}" if isinstance(head, int) else None
-
-
-HEADING_PARTS = (_variant_part, _head_part, rollout_name, _layer_part, _gap_part, _sum_part, removed)
-
-
-# --- notes ------------------------------------------------------------------------------------------------------------
+# --- notes, and what is predicted and explained -----------------------------------------------------------------------
 
 
 def notes(method: str, info: Info) -> list[str]:
     """What must be known before the numbers of a method, a line each."""
-    return _note_lines([*noticed(info), *off_sum(method, info)])
+    return [f"note: {printable(notice)}" for notice in [*noticed(info), *off_sum(method, info)]]
 
 
 def notes_of_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
@@ -131,19 +106,7 @@ def notes_of_each(results: Sequence[Attribution], names: Sequence[str]) -> list[
     of_text = dict.fromkeys(notice for result in results for notice in noticed(result.info))
     pairs = zip(results, names, strict=True)
     of_rows = [f"{name}: {notice}" for result, name in pairs for notice in off_sum(result.method, result.info)]
-    return _note_lines([*of_text, *of_rows])
-
-
-def _note_lines(notices: Sequence[str]) -> list[str]:
-    return [f"note: {printable(notice)}" for notice in notices]
-
-
-# --- what is predicted and explained ----------------------------------------------------------------------------------
-
-
-def predicted(prediction: Prediction) -> str:
-    """The prediction in one line."""
-    return "predicts  " + "   ".join(words_of(prediction))
+    return [f"note: {printable(notice)}" for notice in [*of_text, *of_rows]]
 
 
 def words_of(prediction: Prediction) -> list[str]:
@@ -151,21 +114,18 @@ def words_of(prediction: Prediction) -> list[str]:
     return [f"{printable(word)} {share:.1%}" for word, share in prediction]
 
 
-def explained(info: Info) -> str:
-    """What the scores are about: a generated token, a class or word, or a position."""
+def explained_lines(info: Info) -> list[str]:
+    """What the scores are about: a generated token, a class or word, or a position; no line where a result is about none."""
+    if "query_token" not in info:
+        return []
     place = f"{shown(info['query_token'])} (position {info['query']})"
     if info.get("generated") is not None:
-        return f"explains  {shown(info['generated'])}, written after {place}"
-    if info.get("target") is not None:
-        what = f"explains  {info['score'].replace('_', ' ')} of {printable(str(info['target']))}"
-        is_span = info.get("task") == "question-answering" and str(info["target"]).startswith("span ")
-        return f"{what}: its start and its end together" if is_span else f"{what} at {place}"
-    return f"explains  {place}"
-
-
-def explained_lines(info: Info) -> list[str]:
-    """The line of `explained`; no line where a result is about no position."""
-    return [explained(info)] if "query_token" in info else []
+        return [f"explains  {shown(info['generated'])}, written after {place}"]
+    if info.get("target") is None:
+        return [f"explains  {place}"]
+    what = f"explains  {info['score'].replace('_', ' ')} of {printable(str(info['target']))}"
+    is_span = info.get("task") == "question-answering" and str(info["target"]).startswith("span ")
+    return [f"{what}: its start and its end together" if is_span else f"{what} at {place}"]
 
 
 def explained_by_each(results: Sequence[Attribution], names: Sequence[str]) -> list[str]:
@@ -192,12 +152,10 @@ def in_percent(info: Info) -> bool:
 
 def number_of(info: Info, scores: Sequence[float], digits: int) -> Callable[[float], str]:
     """The function that writes a score of this row."""
-    if are_shares(info):
-        return share_text
-    if not in_percent(info):
-        return lambda score: f"{score:.{digits}g}"
-    whole = sum(map(abs, scores))
-    return lambda score: share_text(score / whole if whole > 0 else 0.0)
+    whole = sum(map(abs, scores)) if in_percent(info) else 1.0
+    if are_shares(info) or in_percent(info):
+        return lambda score: share_text(score / whole if whole > 0 else 0.0)
+    return lambda score: f"{score:.{digits}g}"
 
 
 def share_text(share: float) -> str:
@@ -207,27 +165,12 @@ def share_text(share: float) -> str:
 
 def unit_lines(info: Info, scores: Sequence[float]) -> list[str]:
     """A sentence about the unit; none of shares, which are in percent, and where the unit is not known."""
-    if not in_percent(info):
-        return _unit_of_target(info)
-    return [f"in percent of the row; its sum is {sum(map(abs, scores)):.3g}, in a unit of the method's own"]
-
-
-UNITS = {"logit": "logits", "probability": "probability", "log_probability": "nats (of the log probability)"}
-CHANGES = (
-    "blank_out",
-    "lime",
-    "gradient_shap",
-    "grad_x_input",
-)  # their scores are changes of the target, which need not add up
-RELEVANCE = ("partial_lrp", "transatt")  # what adds up is the relevance inside, not the scores
-
-
-def _unit_of_target(info: Info) -> list[str]:
-    """The unit of scores that explain a class or a word."""
+    if in_percent(info):
+        return [f"in percent of the row; its sum is {sum(map(abs, scores)):.3g}, in a unit of the method's own"]
     if info.get("target") is None:
         return []
-    own, unit = "a unit of the method's own", UNITS.get(str(info.get("score")), "the target's unit")
-    return [f"scores in {unit if _in_unit_of_target(info) else own}"]
+    unit = UNITS.get(str(info.get("score")), "the target's unit")
+    return [f"scores in {unit}" if _in_unit_of_target(info) else "scores in a unit of the method's own"]
 
 
 def _in_unit_of_target(info: Info) -> bool:
@@ -238,13 +181,8 @@ def _in_unit_of_target(info: Info) -> bool:
 
 def largest_of(info: Info, scores: Sequence[float]) -> str:
     """The largest score of a row, with what it is a number of."""
-    size = max(map(abs, scores), default=0.0)
-    return number_of(info, scores, 3)(size) + _unit_after(info)
-
-
-def _unit_after(info: Info) -> str:
-    """What a number of a row is a number of, as it stands after the number."""
+    size = number_of(info, scores, 3)(max(map(abs, scores), default=0.0))
     if in_percent(info):
-        return " of the row"
+        return f"{size} of the row"
     explains_score = info.get("target") is not None and info.get("score") is not None and _in_unit_of_target(info)
-    return f" (of the {str(info['score']).replace('_', ' ')})" if explains_score else ""
+    return f"{size} (of the {str(info['score']).replace('_', ' ')})" if explains_score else size

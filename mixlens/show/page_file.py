@@ -13,29 +13,20 @@ MEGABYTES = 2.0  # for each text, or for a run
 
 
 def may_write(place: Path, *, force: bool) -> None:
-    """Refuse before anything is computed: a file that is no report is not overwritten, unless `force`."""
-    _refuse_place(place)
-    if is_there(place) and not force and not _is_report(place):
-        raise ResultError(
-            f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
-        )
-
-
-def _refuse_place(place: Path) -> None:
-    """Refuse a place where no page can be written."""
+    """Refuse before anything is computed: a file that is not empty and no report is not overwritten, unless `force`."""
     if place.suffix.lower() not in (".html", ".htm"):
         raise ResultError(f"a report is an .html file, not {place.name!r}.")
     if not is_folder(place.parent):
         raise ResultError(f"no folder {str(place.parent)!r} to write the report in.")
     if is_folder(place):
         raise ResultError(f"{str(place)!r} is a folder. Give the name of a file.")
-
-
-def _is_report(place: Path) -> bool:
-    """An empty file, or one that begins as a report does."""
-    with looking(place), place.open("rb") as file:
-        begin = file.read(2000)
-    return not begin or MARK.encode() in begin
+    if is_there(place) and not force:
+        with looking(place), place.open("rb") as file:
+            begin = file.read(2000)
+        if begin and MARK.encode() not in begin:
+            raise ResultError(
+                f"{str(place)!r} exists and is not a mixlens report. Choose another name, or say --force (force=True)."
+            )
 
 
 def room_of(megabytes: float) -> int:

@@ -24,9 +24,6 @@ UNSAFE = re.compile("[<>&\u2028\u2029]")
 INVISIBLE_KEPT = "\n\t\u200c\u200d\u3000\u00a0"  # line breaks, joiners, wide spaces
 
 
-# --- texts and values -------------------------------------------------------------------------------------------------
-
-
 def plain(value: Any) -> Any:
     """A value as JSON can hold it."""
     return json.loads(json.dumps(value, default=str))
@@ -35,21 +32,13 @@ def plain(value: Any) -> Any:
 def safe_json(value: Any) -> str:
     """JSON that cannot end the element it stands in."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = UNSAFE.sub(lambda match: _code_of(match[0]), text)
+    text = UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.encode("utf-8", "replace").decode()  # a lone surrogate is no character
-
-
-def _code_of(char: str) -> str:
-    return f"\\u{ord(char):04x}"
 
 
 def visible(text: str) -> str:
     """A text with what cannot be seen, or turns the direction of writing, spelled out. Line breaks and joiners stay."""
-    return "".join(map(_visible_character, text))
-
-
-def _visible_character(char: str) -> str:
-    return char if char.isprintable() or char in INVISIBLE_KEPT else _code_of(char)
+    return "".join(char if char.isprintable() or char in INVISIBLE_KEPT else f"\\u{ord(char):04x}" for char in text)
 
 
 def visible_or_none(text: str | None) -> str | None:
@@ -59,9 +48,6 @@ def visible_or_none(text: str | None) -> str | None:
 def folder_name(model: str) -> str:
     """The last part of a local folder; a hub id as it is."""
     return model.rstrip("/").rpartition("/")[2] if model.startswith((".", "/", "~")) else model
-
-
-# --- files of the page ------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -81,7 +67,7 @@ def script_of(*names: str, start: str) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of page: its files, and what starts it. `wide`: 1,280 px of content instead of 1,080."""
+    """A kind of page: its files, and what starts it. `wide`: 1,280 px of content, not 1,080."""
 
     styles: tuple[str, ...]
     scripts: tuple[str, ...]
@@ -156,9 +142,12 @@ def style_and_script(kind: Kind) -> tuple[str, str]:
 
 
 def policy(kind: Kind) -> str:
-    """The Content-Security-Policy: nothing from anywhere, but this style and this script."""
-    style, script = style_and_script(kind)
-    rules = f"default-src 'none'; style-src {_hash_of(style)}; script-src {_hash_of(script)}; img-src data:"
+    """The Content-Security-Policy: nothing from anywhere, but this style and this script, by their hashes."""
+    style, script = (
+        "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+        for text in style_and_script(kind)
+    )
+    rules = f"default-src 'none'; style-src {style}; script-src {script}; img-src data:"
     return f"{rules}; base-uri 'none'; form-action 'none'{kind.rules}"
 
 
@@ -167,8 +156,3 @@ def policy_in(page: str) -> str:
     found = POLICY.search(page)
     assert found is not None, "every page of the template names its policy"
     return found[1]
-
-
-def _hash_of(text: str) -> str:
-    """The hash of a style or a script, as a Content-Security-Policy names it."""
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

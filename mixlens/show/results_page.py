@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,8 +29,19 @@ class Told:
 def page(
     results: Sequence[Result], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None
 ) -> str:
-    """The whole page of results as one string, at most `room` characters for each text."""
-    return page_of_texts([Told(group) for group in _by_text(results)], title=title, room=room, preset=preset)
+    """The whole page of results as one string, at most `room` characters for each text (of one model, cut into the same
+    tokens)."""
+    groups: dict[Any, list[Result]] = {}
+    for result in results:
+        if not isinstance(result, Map | Attribution):
+            raise InputError(f"a report shows Map and Attribution results, not {type(result).__name__}.")
+        if not result.tokens:
+            raise InputError(f"a result of {result.method!r} has no tokens; there is nothing to show.")
+        text = (*(str(result.info.get(name)) for name in IDENTITY), result.tokens)
+        groups.setdefault(text, []).append(result)
+    if not groups:
+        raise InputError("there is no result to report. Give a Map, an Attribution or a list of them.")
+    return page_of_texts(list(map(Told, groups.values())), title=title, room=room, preset=preset)
 
 
 def page_of_texts(
@@ -54,23 +65,16 @@ def page_of_texts(
 
 def _entry(told: Told, *, room: int) -> Entry:
     """One text of the page."""
-    why = None if told.why is None else shown_why(told.why.to_dict())
     more: Entry = {} if told.unanswered is None else {"unanswered": told.unanswered}
-    if why is not None:
+    if told.why is not None:
+        why = shown_why(told.why.to_dict())
         more = {"why": why, "question": why["question"], "subtitle": about_line(why)}
     if not told.results:
-        return {
-            "label": shortened(more["why"]["text"], 79),
-            "model": more["why"]["model"],
-            "text": more["why"]["text"],
-            "methods": [],
-            **more,
-        }
+        why = more["why"]
+        return {"label": shortened(why["text"], 79), "model": why["model"], "text": why["text"], "methods": [], **more}
     made = entry(told.results, room=room, more=more)
-    return {
-        "subtitle": subtitle_of([folder_name(made["model"])], _distinct(one["short"] for one in made["methods"])),
-        **made,
-    }
+    methods = list(dict.fromkeys(one["short"] for one in made["methods"]))
+    return {"subtitle": subtitle_of([folder_name(made["model"])], methods), **made}
 
 
 @cache
@@ -79,61 +83,16 @@ def page_room() -> int:
     return len(filled_page({"entries": []}, REPORT, title="", subtitle="").encode()) + 1_000
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Each name once, in the order in which they come."""
-    return list(dict.fromkeys(names))
-
-
-def entries(results: Sequence[Result], *, room: int) -> list[Entry]:
-    """One entry for each text (of one model, cut into the same tokens), with every result about it."""
-    return _labelled([_entry(Told(group), room=room) for group in _by_text(results)])
-
-
-def _labelled(every: list[Entry]) -> list[Entry]:
-    """The entries with names that tell them apart."""
-    return [{**one, "label": label} for one, label in zip(every, _labels(every), strict=True)]
-
-
-def _by_text(results: Sequence[Result]) -> list[list[Result]]:
-    """The results in groups, one for each text."""
-    groups: dict[Any, list[Result]] = {}
-    for result in results:
-        _refuse_result(result)
-        groups.setdefault(_identity(result), []).append(result)
-    if not groups:
-        raise InputError("there is no result to report. Give a Map, an Attribution or a list of them.")
-    return list(groups.values())
-
-
-def _refuse_result(result: Any) -> None:
-    if not isinstance(result, Map | Attribution):
-        raise InputError(f"a report shows Map and Attribution results, not {type(result).__name__}.")
-    if not result.tokens:
-        raise InputError(f"a result of {result.method!r} has no tokens; there is nothing to show.")
-
-
-def _identity(result: Result) -> tuple[Any, ...]:
-    """What is the same for all results about one text."""
-    return (*(str(result.info.get(name)) for name in IDENTITY), result.tokens)
-
-
-# --- labels -----------------------------------------------------------------------------------------------------------
-
-
-def _labels(entries: Sequence[Entry]) -> list[str]:
-    """How a list calls each text; with the model where there are several."""
-    labels = _different_labels(entries)
-    if len({one["model"] for one in entries}) == 1:
-        return labels
-    return [f"{folder_name(one['model'])}: {label}" for one, label in zip(entries, labels, strict=True)]
-
-
-def _different_labels(entries: Sequence[Entry]) -> list[str]:
-    """Texts that begin alike are listed with their ends; where these are alike too, with a number."""
-    names = [one["label"] for one in entries]
-    return numbered([_with_end(one) if names.count(one["label"]) > 1 else one["label"] for one in entries])
-
-
-def _with_end(facts: Entry) -> str:
-    """The beginning and the end of a text."""
-    return shortened(facts["text"], 40, end=39)
+def _labelled(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries as a list calls them. Texts that begin alike are listed with their ends; where these are alike too, with a
+    number; all with their model where there are several."""
+    begins = [one["label"] for one in entries]
+    names = numbered(
+        [
+            shortened(one["text"], 40, end=39) if begins.count(begin) > 1 else begin
+            for one, begin in zip(entries, begins, strict=True)
+        ]
+    )
+    if len({one["model"] for one in entries}) > 1:
+        names = [f"{folder_name(one['model'])}: {name}" for one, name in zip(entries, names, strict=True)]
+    return [{**one, "label": name} for one, name in zip(entries, names, strict=True)]

@@ -16,40 +16,31 @@ ADDED = re.compile(r"\[[A-Z]+\d*\]|<[^<>]+>")  # [CLS], <s>: no part of the text
 
 
 def shown(token: str) -> str:
-    """A token as a reader wants it, on one line: control and zero-width characters are made visible."""
-    text = printable(_unmarked(token).replace("Ċ", "⏎").removesuffix("</w>")) or "␣"
-    is_mark = unicodedata.category(text[0]).startswith("M")  # an accent that stands alone needs something to sit on
-    return f"◌{text}" if is_mark else text
-
-
-def _unmarked(token: str) -> str:
-    """A token without the marks of the beginning of a word; a visible space where nothing else is left."""
+    """A token as a reader wants it, on one line: without the marks of the beginning of a word (a visible space where nothing else
+    is left), control and zero-width characters made visible."""
     for mark in STARTS:
         token = token.removeprefix(mark) or "␣"
-    return token
+    text = printable(token.replace("Ċ", "⏎").removesuffix("</w>")) or "␣"
+    is_mark = unicodedata.category(text[0]).startswith("M")  # an accent that stands alone needs something to sit on
+    return f"◌{text}" if is_mark else text
 
 
 def glued(tokens: Sequence[str]) -> list[bool]:
     """Does a token go on with the word before it? By "##", or by the missing mark of those tokenizers that mark new words."""
     marked = any(token.startswith(STARTS) for token in tokens)
-    continues = [_goes_on(before, token, marked=marked) for before, token in pairwise(tokens)]
-    return [False, *continues][: len(tokens)]
-
-
-def _goes_on(before: str, token: str, *, marked: bool) -> bool:
-    """Whether a token continues the word of the token `before`. `marked`: the tokenizer marks the beginnings of words."""
-    if ADDED.fullmatch(token) or ADDED.fullmatch(before):
-        return False
-    return token.startswith(CONTINUES) or (marked and not token.startswith((*STARTS, "Ċ")))
+    found = [False] * min(1, len(tokens))
+    for before, token in pairwise(tokens):
+        goes_on = token.startswith(CONTINUES) or (marked and not token.startswith((*STARTS, "Ċ")))
+        found.append(goes_on and not ADDED.fullmatch(token) and not ADDED.fullmatch(before))
+    return found
 
 
 def pieces(tokens: Sequence[str], *, words: bool = False) -> list[tuple[str, bool]]:
-    """Each token as it stands in a sentence, and whether it is glued to the one before. Whole words never are."""
+    """Each token as it stands in a sentence, and whether it is glued to the one before. Whole words never are; the mark of a
+    continuation stays where a token is nothing else."""
     if words:
         return [(shown(token), False) for token in tokens]
-    return [(_piece(token, goes_on), goes_on) for token, goes_on in zip(tokens, glued(tokens), strict=True)]
-
-
-def _piece(token: str, goes_on: bool) -> str:
-    """A token without the mark of a continuation, unless it is nothing but that mark."""
-    return shown(token.removeprefix(CONTINUES)) if goes_on and token != CONTINUES else shown(token)
+    return [
+        (shown(token.removeprefix(CONTINUES)) if goes_on and token != CONTINUES else shown(token), goes_on)
+        for token, goes_on in zip(tokens, glued(tokens), strict=True)
+    ]

@@ -1,8 +1,6 @@
 "use strict";
 // Numbers out of a page, and the few things that are computed from them. No element is touched here.
 
-const LEVELS = { bits16: [65535, 32767], bits8: [255, 127] }; // [unsigned, signed]
-
 /** The bytes behind deflated base64. */
 async function inflate(text) {
   const packed = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -29,29 +27,27 @@ class Reader {
   }
 }
 
+/** Numbers out of 16 bits (half precision, none of them infinite). */
+function halves(bits) {
+  return Float32Array.from(bits, (half) => {
+    const [power, part] = [(half >> 10) & 31, (half & 1023) / 1024];
+    return (half & 0x8000 ? -1 : 1) * (power ? (1 + part) * 2 ** (power - 15) : part * 2 ** -14);
+  });
+}
+
 /** The rows of one block. A row comes whole; what the page does not hold of it (left out, or rounded off) is summed up in `rest`. */
 class Sheet {
-  constructor(block, bytes) {
-    const { rows, columns, coding, signed } = block;
+  constructor({ rows, columns, coding, signed, keep = columns }, bytes) {
     const reader = new Reader(bytes);
-    this.columns = columns;
-    this.coding = coding;
-    this.keep = block.keep || columns;
+    Object.assign(this, { columns, coding, signed, keep });
     if (coding === "float32") {
       this.values = reader.take(Float32Array, rows * columns);
       return;
     }
-    const kind = coding === "top" ? "bits8" : coding;
-    const Kind = kind === "bits16" ? (signed ? Int16Array : Uint16Array) : signed ? Int8Array : Uint8Array;
-    this.levels = LEVELS[kind][signed ? 1 : 0];
-    this.signed = signed;
     this.scales = reader.take(Float32Array, rows);
-    if (coding === "top") {
-      this.rests = reader.take(Float32Array, rows);
-      this.steps = reader.take(Uint16Array, rows * this.keep);
-    }
-    this.values = reader.take(Kind, rows * this.keep);
-    if (coding !== "top") this.rests = reader.take(Float32Array, rows); // what rounding took from each row
+    this.rests = reader.take(Float32Array, rows);
+    if (coding === "top") this.steps = reader.take(Uint16Array, rows * keep);
+    this.values = halves(reader.take(Uint16Array, rows * keep));
   }
 
   static async of(block) {
@@ -61,11 +57,11 @@ class Sheet {
   row(number) {
     const whole = new Float64Array(this.columns);
     const from = number * this.keep;
-    const step = this.scales ? this.scales[number] / this.levels : 1;
+    const scale = this.scales ? this.scales[number] : 1;
     let key = 0;
     for (let i = 0; i < this.keep; i++) {
       key = this.steps ? key + this.steps[from + i] : i;
-      whole[key] = this.values[from + i] * step;
+      whole[key] = this.values[from + i] * scale;
     }
     return whole;
   }
