@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import ceil
+from typing import Any
 
 from ..base.words import Word, sentences_of
 from .tokens import MASKS, shown
@@ -33,68 +34,41 @@ class Group:
 def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = COLUMNS) -> list[Group]:
     """The columns, in the order of the text. `query`: the number of the word that the answer is read at; `most`: so many groups
     of words at most."""
-    alone = [place for place, word in enumerate(words) if word.special or place == query]
-    singles = [_single(words, place, query, causal) for place in alone]
-    return sorted([*singles, *_several(words, query, most)], key=lambda group: group.words[0])
-
-
-def _several(words: Sequence[Word], query: int, most: int) -> list[Group]:
-    """The columns of all other words: one for each, or sentences of a text that has too many."""
+    groups = []
+    for place, word in enumerate(words):
+        if word.special or place == query:
+            name = shown(word.text)
+            if word.special:
+                end = "end mark" if all(later.special for later in words[place:]) else "middle mark"
+                first = "begin mark" if causal else "start mark"
+                name = "mask" if word.text in MASKS else first if place == 0 else end
+            title = f"the {name}" if word.special else f"“{name}”"
+            groups.append(Group("answer" if place == query else "mark", name.removesuffix(" mark"), title, (place,)))
     texts = [place for place, word in enumerate(words) if not word.special and place != query]
-    if len(texts) <= most:
-        return [Group("word", shown(words[place].text), f"“{shown(words[place].text)}”", (place,)) for place in texts]
-    return _stretches([[place for place in sentence if place != query] for sentence in sentences_of(words)], most)
-
-
-def _single(words: Sequence[Word], place: int, query: int, causal: bool) -> Group:
-    """A special token, or the position that is read."""
-    word = words[place]
-    name = _mark(words, place, causal) if word.special else shown(word.text)
-    title = f"the {name}" if word.special else f"“{name}”"
-    return Group("answer" if place == query else "mark", name.removesuffix(" mark"), title, (place,))
-
-
-def _mark(words: Sequence[Word], place: int, causal: bool) -> str:
-    """What a special token is called."""
-    if words[place].text in MASKS:
-        return "mask"
-    if place == 0:
-        return "begin mark" if causal else "start mark"
-    return "end mark" if all(word.special for word in words[place:]) else "middle mark"
+    if len(texts) > most:
+        sentences = [[place for place in sentence if place != query] for sentence in sentences_of(words)]
+        groups += _stretches([sentence for sentence in sentences if sentence], most)
+    else:
+        groups += [Group("word", shown(words[at].text), f"“{shown(words[at].text)}”", (at,)) for at in texts]
+    return sorted(groups, key=lambda group: group.words[0])
 
 
 def _stretches(sentences: Sequence[Sequence[int]], most: int) -> list[Group]:
-    """Sentences as columns; long ones cut, neighbours joined where there are too many."""
-    whole = [sentence for sentence in sentences if sentence]
-    longest, run = (RUN, RUN) if len(whole) < FEW else (LONGEST, LONGEST // 2)
-    pieces = [piece for sentence in whole for piece in _cut(sentence, longest, run)]
-    if len(pieces) == len(whole) <= most:
-        return [
-            Group("sentence", str(number), f"sentence {number}", tuple(piece)) for number, piece in enumerate(pieces, 1)
-        ]
-    return _joined(pieces, most)
+    """Sentences as columns; long ones cut into stretches of equal length, neighbours joined where there are too many."""
+    longest, run = (RUN, RUN) if len(sentences) < FEW else (LONGEST, LONGEST // 2)
+    pieces = []
+    for sentence in sentences:
+        pieces += _parts(sentence, ceil(len(sentence) / run) if len(sentence) > longest else 1)
+    if len(pieces) == len(sentences) <= most:
+        return [Group("sentence", str(at), f"sentence {at}", tuple(piece)) for at, piece in enumerate(pieces, 1)]
+    joined = _parts(pieces, min(most, len(pieces)))
+    return [Group("part", str(at), f"part {at}", tuple(chain.from_iterable(part))) for at, part in enumerate(joined, 1)]
 
 
-def _joined(pieces: Sequence[Sequence[int]], most: int) -> list[Group]:
-    """Stretches as columns; neighbours joined where there are too many."""
-    joined = [pieces[start:stop] for start, stop in pairwise(_ends(len(pieces), min(most, len(pieces))))]
-    return [
-        Group("part", str(number), f"part {number}", tuple(chain.from_iterable(part)))
-        for number, part in enumerate(joined, 1)
-    ]
-
-
-def _cut(sentence: Sequence[int], longest: int, run: int) -> list[Sequence[int]]:
-    """A sentence in stretches of equal length, none longer than `run` words; one of up to `longest` words whole."""
-    if len(sentence) <= longest:
-        return [sentence]
-    ends = _ends(len(sentence), ceil(len(sentence) / run))
-    return [sentence[start:stop] for start, stop in pairwise(ends)]
-
-
-def _ends(size: int, count: int) -> list[int]:
-    """Where `count` stretches of equal length begin and end."""
-    return [round(number * size / count) for number in range(count + 1)]
+def _parts(items: Sequence[Any], count: int) -> list[Any]:
+    """So many stretches of equal length."""
+    ends = [round(number * len(items) / count) for number in range(count + 1)]
+    return [items[start:stop] for start, stop in pairwise(ends)]
 
 
 def unit_of(groups: Sequence[Group]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..answers.names import name_of
 from ..base.errors import InputError
-from ..base.text import at_most, counted, percent, probability
+from ..base.text import at_most, number_word, percent, probability
 from ..base.words import Word, words_in
 from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
@@ -25,7 +25,7 @@ from ..types import HeadMaps, Map, Text, Trace
 from .flow_groups import COLUMNS, Group, groups_of, unit_of
 from .flow_numbers import DRAWN, Flow, flow_of, heads_by_group, layers_of
 from .packing import EXACT, HALF, Precision, encode, fit
-from .page_entry import query_of, shortened
+from .page_entry import query_of, shortened, versions_line
 from .page_file import MEGABYTES, may_write, room_of, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, FLOW_SCRIPTS, READ, Kind, filled_page, visible
 from .tokens import MASKS, shown
@@ -70,6 +70,11 @@ class Picture:
         if set(self.read) == set(self.tokens_of(group)):
             return group.title
         return f"“{shown(self.scores.tokens[self.query])}” of {group.title}"
+
+    @property
+    def asked(self) -> str:
+        """What the question names: the predicted class or word, or a position."""
+        return f"the answer {visible(self.prediction[0][0])}" if self.prediction else self.title
 
     @property
     def prediction(self) -> list[tuple[str, float]]:
@@ -132,14 +137,13 @@ def flow_page(
     """The whole page as one string."""
     picture = picture_of(scores, heads=heads, query=query, rollout=rollout)
     room = room_of(megabytes)
-    asked = _asked(picture)
     page = filled_page(
         flow_data(picture, room),
         FLOW,
-        title=f"What flowed into {asked}?",
+        title=f"What flowed into {picture.asked}?",
         subtitle=_about(picture),
         crumb="What flows where?",
-        name=f"What flowed into {asked}? · mixlens",
+        name=f"What flowed into {picture.asked}? · mixlens",
         answer="".join(text for text, _ in answer_of(picture)),
     )
     if len(page.encode()) > room:
@@ -159,8 +163,15 @@ def picture_of(
 ) -> Picture:
     """The words, the columns (at most so many groups of words) and the numbers of a map. `query`: a position, or all
     positions of one word, which are averaged."""
-    _refuse_other_heads(scores, heads)
-    read = _read(query_of([scores]) if query is None else query, len(scores.tokens))
+    if not isinstance(scores, Map):
+        raise InputError(f"a flow page is made of a Map, not of {type(scores).__name__}.")
+    if heads is not None and (heads.tokens != scores.tokens or len(heads.scores) != len(scores.scores)):
+        raise InputError("the heads are not of the same tokens and layers as the map.")
+    query = query_of([scores]) if query is None else query
+    read = (query,) if isinstance(query, int) else tuple(query)
+    for place in read:
+        if place not in range(len(scores.tokens)):
+            raise InputError(f"query {place!r} is out of range: there are {len(scores.tokens)} tokens.")
     layers, facts = layers_of(scores, rollout)
     words = words_in(scores)
     number = next(number for number, word in enumerate(words) if read[0] in word.tokens)
@@ -170,74 +181,42 @@ def picture_of(
     return Picture(scores, words, groups, flow, read[0], facts["convention"], heads, read)
 
 
-def _read(query: int | Sequence[int], tokens: int) -> tuple[int, ...]:
-    """The positions that are read; refused where there are no such tokens."""
-    places = (query,) if isinstance(query, int) else tuple(query)
-    for place in places:
-        if place not in range(tokens):
-            raise InputError(f"query {place!r} is out of range: there are {tokens} tokens.")
-    return places
-
-
-def _refuse_other_heads(scores: Map, heads: HeadMaps | None) -> None:
-    if not isinstance(scores, Map):
-        raise InputError(f"a flow page is made of a Map, not of {type(scores).__name__}.")
-    if heads is not None and (heads.tokens != scores.tokens or len(heads.scores) != len(scores.scores)):
-        raise InputError("the heads are not of the same tokens and layers as the map.")
-
-
 # --- in words ---------------------------------------------------------------------------------------------------------
-
-
-def _asked(picture: Picture) -> str:
-    """What the question names: the predicted class or word, or a position."""
-    if picture.prediction:
-        return f"the answer {visible(picture.prediction[0][0])}"
-    return picture.title
-
-
-def _about(picture: Picture) -> str:
-    """The small line above the question."""
-    texts = [word for word in picture.words if not word.special]
-    marks = sum(word.mark for word in texts)
-    parts = [counted_number(len(texts) - marks, "word")] + ([counted_number(marks, "mark")] if marks else [])
-    sizes = [" and ".join(parts), counted_number(len(picture.scores.tokens), "token")]
-    if picture.unit != "word":
-        sizes.append(counted_number(sum(group.kind == picture.unit for group in picture.groups), picture.unit))
-    return f"{public_name(picture.scores.info.get('model', 'a model'))} · a text of {', '.join(sizes)}"
 
 
 def counted_number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def _about(picture: Picture) -> str:
+    """The small line above the question."""
+    texts = [word for word in picture.words if not word.special]
+    marks = sum(word.mark for word in texts)
+    words = counted_number(len(texts) - marks, "word") + (f" and {counted_number(marks, 'mark')}" if marks else "")
+    sizes = [words, counted_number(len(picture.scores.tokens), "token")]
+    if picture.unit != "word":
+        sizes.append(counted_number(sum(group.kind == picture.unit for group in picture.groups), picture.unit))
+    return f"{public_name(picture.scores.info.get('model', 'a model'))} · a text of {', '.join(sizes)}"
+
+
 def answer_of(picture: Picture) -> list[tuple[str, bool]]:
-    """The answer as pieces of text, each with whether it is strong."""
-    columns = [number for number, group in enumerate(picture.groups) if group.kind == picture.unit]
-    shares = picture.flow.shares[0]
-    first = sorted(columns, key=lambda number: -shares[number])[:NAMED]
-    together = percent(float(sum(shares[number] for number in first)))
+    """The answer as pieces of text, each with whether it is strong: the largest columns; of a long text its strongest words, too
+    (marks and the position itself are none)."""
+    flow, groups, words = picture.flow, picture.groups, picture.words
+    columns = [number for number, group in enumerate(groups) if group.kind == picture.unit]
+    first = sorted(columns, key=lambda number: -flow.shares[0, number])[:NAMED]
+    together = percent(float(sum(flow.shares[0, number] for number in first)))
     noun = "words and marks" if picture.unit == "word" else f"{picture.unit}s"
-    pieces = [(f"{together} of it comes from {counted(len(first), '')[:-1].strip()} of {len(columns)} {noun}: ", False)]
-    names = [picture.groups[number].name for number in first]
-    if picture.unit != "word":
-        names[0] = f"number {names[0]}"
-    pieces += _named([(name, float(shares[number])) for name, number in zip(names, first, strict=True)])
-    if picture.unit != "word":
-        pieces += [(" The strongest words are ", False), *_named(_strongest(picture))]
-    return pieces
-
-
-def _strongest(picture: Picture) -> list[tuple[str, float]]:
-    """The words that the largest shares of the answer came from; marks and the position itself are none."""
-    group = picture.groups[picture.column]
-    places = [
-        place
-        for place, word in enumerate(picture.words)
-        if not word.special and not word.mark and place not in group.words
-    ]
-    first = sorted(places, key=lambda place: -picture.flow.words[place])[:NAMED]
-    return [(shown(picture.words[place].text), float(picture.flow.words[place])) for place in first]
+    pieces = [(f"{together} of it comes from {number_word(len(first))} of {len(columns)} {noun}: ", False)]
+    found = [(groups[number].name, float(flow.shares[0, number])) for number in first]
+    if picture.unit == "word":
+        return pieces + _named(found)
+    itself = groups[picture.column].words
+    texts = [at for at, word in enumerate(words) if not word.special and not word.mark and at not in itself]
+    strongest = sorted(texts, key=lambda at: -flow.words[at])[:NAMED]
+    pieces += _named([(f"number {found[0][0]}", found[0][1]), *found[1:]])
+    pieces.append((" The strongest words are ", False))
+    return pieces + _named([(shown(words[at].text), float(flow.words[at])) for at in strongest])
 
 
 def _named(items: Sequence[tuple[str, float]]) -> list[tuple[str, bool]]:
@@ -254,26 +233,60 @@ def _named(items: Sequence[tuple[str, float]]) -> list[tuple[str, bool]]:
 
 def flow_data(picture: Picture, room: int) -> dict[str, Any]:
     """What the script of the page reads."""
-    flow, bands = picture.flow, picture.flow.bands
+    flow, bands, groups, words = picture.flow, picture.flow.bands, picture.groups, picture.words
+    prediction = picture.prediction
     precision, word_blocks = fit([_rows(flow.rolled_words), _rows(flow.alone_words)], int(WORDS_ROOM * room))
     blocks = {
         **{name: encode(_rows(getattr(flow, name)), EXACT) for name in ("shares", "origins", "rolled", "alone")},
         **dict(zip(("rolledWords", "aloneWords"), word_blocks, strict=True)),
-        "inputBands": encode(flow.input_bands, STEPS),
+        "inputBands": encode(flow.input_bands, HALF),
         "bandShares": encode(bands.share[None], EXACT),
-        "bandParts": encode(bands.parts, STEPS),
+        "bandParts": encode(bands.parts, HALF),
     }
-    heads = _heads_data(picture, int(HEADS_ROOM * room))
+    heads: dict[str, Any] = {}
+    if picture.heads is not None:  # attention between columns, and what each head does most
+        grouped = heads_by_group(picture.heads, [picture.tokens_of(group) for group in groups])
+        held, (blocks["heads"],) = fit([_rows(grouped)], int(HEADS_ROOM * room))
+        roles: list[list[dict[str, Any]]] = [[] for _ in picture.heads.scores]
+        for role in roles_of(picture.heads):
+            roles[role.layer].append({"name": role.name, "share": role.share})
+        heads = {"count": grouped.shape[1], "roles": roles, "holds": held.description()}
     return {
         "kind": "flow",
-        "answer": _answer_data(picture),
+        "answer": {
+            "name": visible(prediction[0][0]) if prediction else None,
+            "sure": probability(prediction[0][1]) if prediction else None,
+            "asked": picture.asked,
+            "read": picture.title,
+            "column": picture.column,
+        },
         "sentence": [[text, strong] for text, strong in answer_of(picture)],
         "unit": picture.unit,
         "layers": len(flow.rolled),
-        "columns": [_column_data(picture, group) for group in picture.groups],
-        "words": [_word_data(word, share) for word, share in zip(picture.words, flow.words.tolist(), strict=True)],
+        "columns": [
+            {
+                "kind": group.kind,
+                "name": visible(group.name),
+                "title": visible(group.title),
+                "text": picture.text_of(group),
+                "words": list(group.words),
+                # no word can stand for a special token: the start mark is a mark where the answer is read at it, too
+                "mark": group.kind == "mark"
+                or all(words[at].special and words[at].text not in MASKS for at in group.words),
+            }
+            for group in groups
+        ],
+        "words": [
+            {
+                "text": visible(shown(word.text)),
+                "before": word.before,
+                "special": word.special,
+                "share": float(np.float32(share)),
+            }
+            for word, share in zip(words, flow.words.tolist(), strict=True)
+        ],
         "bands": {name: getattr(bands, name).tolist() for name in ("layer", "above", "below")},
-        "blocks": blocks | ({"heads": heads.pop("block")} if heads else {}),
+        "blocks": blocks,
         "heads": heads,
         "drawn": DRAWN,
         "undrawn": flow.undrawn,
@@ -286,100 +299,30 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _answer_data(picture: Picture) -> dict[str, Any]:
-    """What is read, where, and how sure the model is."""
-    prediction = picture.prediction
-    return {
-        "name": visible(prediction[0][0]) if prediction else None,
-        "sure": probability(prediction[0][1]) if prediction else None,
-        "asked": _asked(picture),
-        "read": picture.title,
-        "column": picture.column,
-    }
-
-
-def _column_data(picture: Picture, group: Group) -> dict[str, Any]:
-    return {
-        "kind": group.kind,
-        "name": visible(group.name),
-        "title": visible(group.title),
-        "text": picture.text_of(group),
-        "words": list(group.words),
-        "mark": group.kind == "mark" or all(_is_mark(picture.words[place]) for place in group.words),
-    }
-
-
-def _is_mark(word: Word) -> bool:
-    """A special token that no word can stand for: the start mark is one where the answer is read at it, too."""
-    return word.special and word.text not in MASKS
-
-
-def _word_data(word: Word, share: float) -> dict[str, Any]:
-    return {
-        "text": visible(shown(word.text)),
-        "before": word.before,
-        "special": word.special,
-        "share": float(np.float32(share)),
-    }
-
-
-def _heads_data(picture: Picture, room: int) -> dict[str, Any]:
-    """Attention of every head between columns, as exact as the room allows, and what each head does most."""
-    if picture.heads is None:
-        return {}
-    columns = [picture.tokens_of(group) for group in picture.groups]
-    grouped = heads_by_group(picture.heads, columns)
-    precision, (block,) = fit([_rows(grouped)], room)
-    roles: list[list[dict[str, Any]]] = [[] for _ in picture.heads.scores]
-    for role in roles_of(picture.heads):
-        roles[role.layer].append({"name": role.name, "share": role.share})
-    return {"count": grouped.shape[1], "roles": roles, "block": block, "holds": precision.description()}
-
-
-def _facts(picture: Picture, precision: Precision, heads: dict[str, Any]) -> list[list[str]]:
-    """Where the numbers come from: words first, then raw numbers."""
-    info, names = picture.scores.info, name_of(picture.scores.method)
-    model = public_name(info.get("model", "?"))
+def _facts(picture: Picture, precision: Precision, heads: Mapping[str, Any]) -> list[list[str]]:
+    """Where the numbers come from: words first, then raw numbers, then the command that makes this page again."""
+    info, method = picture.scores.info, picture.scores.method
+    names, model = name_of(method), public_name(info.get("model", "?"))
+    about = f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}"
+    least = f"all from {100 * DRAWN:.2f}\u202f% of the answer"
     rows = [
-        [
-            "Model",
-            f"{model}, {info.get('family', 'model')}, {len(picture.flow.rolled)} layers, {info.get('dtype', '')}".strip(
-                ", "
-            ),
-        ],
+        ["Model", about.strip(", ")],
         ["Text", shortened(visible(info.get("text") or " ".join(picture.scores.tokens)), 300)],
         ["Method", f"{names.everyday} ({names.name}; {info.get('paper', '')}); variant {info.get('variant')}"],
         ["Layers", f"multiplied by the convention “{picture.convention}”: rows add up to 1"],
         ["Read at", f"{picture.title}, token {picture.query}"],
         ["Columns", "sums over what gave, averages over what took; bands are sums. Grouping never changes a total"],
-        [
-            "Bands",
-            f"all from {100 * DRAWN:.2f}\u202f% of the answer; the others are {at_most(picture.flow.undrawn)} of a level",
-        ],
+        ["Bands", f"{least}; the others are {at_most(picture.flow.undrawn)} of a level"],
         ["Held here", f"columns: every number, in 32 bits; words of a column: {precision.description()}"],
     ]
     if heads:
-        rows.append(
-            ["Heads", f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"]
-        )
+        told = f"attention weights, {heads['holds']}. Names: the largest share by a fixed rule (docs: heads)"
+        rows.append(["Heads", told])
     if "gap" in info:
-        rows.append(
-            [
-                "Rebuilt layers",
-                f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})",
-            ]
-        )
-    versions = info.get("versions") or {}
-    rows.append(["Versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
-    rows.append(["Made again by", _command(picture)])
-    return rows
-
-
-def _command(picture: Picture) -> str:
-    """The command that makes this page again."""
-    info, method = picture.scores.info, picture.scores.method
+        gap = f"largest gap against the model {info['gap']:.1e} (allowed: {info.get('tolerance', 0):.0e})"
+        rows.append(["Rebuilt layers", gap])
     text, pair = (shortened(visible(info.get(name) or ""), 300) for name in ("text", "pair"))
-    model = public_name(info.get("model", "?"))
-    words = ["mixlens", "report", text, *(["--pair", pair] if pair else []), "-m", model, "--preset", "flow"]
-    chosen = [] if method == "alti" else ["--methods", method]
-    return shlex.join([*words, *chosen, "--query", str(picture.query), "-o", "flow.html"])
+    command = ["mixlens", "report", text, *(["--pair", pair] if pair else []), "-m", model, "--preset", "flow"]
+    command += [] if method == "alti" else ["--methods", method]
+    again = shlex.join([*command, "--query", str(picture.query), "-o", "flow.html"])
+    return [*rows, ["Versions", versions_line(info.get("versions") or {})], ["Made again by", again]]

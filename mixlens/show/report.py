@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..answers import Why, why
+from ..answers import why
 from ..answers.choice import CHOICES, methods_for
 from ..answers.generation import Generation
 from ..base.errors import InputError, methods_within
 from ..base.paths import path_of
-from ..base.steps import Step as MethodStep
 from ..base.steps import listening
 from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
@@ -26,7 +26,7 @@ from ..scoring.attributions import attribute
 from ..scoring.maps import mix
 from ..scoring.notices import notices_of
 from ..scoring.targets import TargetName, logits_at
-from ..types import Attribution, Example, LayersOf, Map, Prediction, Result, Texts, Trace
+from ..types import Attribution, Example, LayersOf, Map, Result, Texts, Trace
 from .flow_page import flow_page, flow_results
 from .generation_page import generation_page
 from .page_file import MEGABYTES, may_write, room_of, write
@@ -84,23 +84,67 @@ def gather(
     """
     requests = [parse_method(name) for name in checked(methods)]
     _refuse_target(requests, target, foil)
-    note = note or _silent
+    note = note or (lambda doing, share: None)
     note(FIRST, 0.0)
     trace = text if isinstance(text, Trace) else model.trace(text)
-    gathering = _gathering(model, trace, query, {"target": target, "foil": foil})
-    results = dict(_numbered(gathering, requests, note))
+    place = _place_read(trace, query)
+    prediction = trace.prediction()
+    if query is not None and trace.logits is not None and trace.model.task in ("masked-lm", "causal-lm"):
+        prediction = named(trace.model, logits_at(trace, (place,)), k=5)
+    facts = {"prediction": prediction, "query": place, "query_token": trace.tokens[place]}
+    if notices := notices_of(model, trace, query=query):
+        facts["notices"] = notices
+    asked = {"query": None if query is None else place}
+    goal = {"target": target, "foil": foil}
+    results: dict[int, Result] = {}
+    groups = _groups(requests)
+    for number, group in enumerate(groups):
+        doing = ", ".join(requests[at].name for at in group)
+        say = partial(_say, note, doing, number, len(groups))
+        say()
+        first = requests[group[0]]
+        if first.is_map:  # each layer is decomposed and proven once for all of them
+            watched = _watched(trace, say)
+            maps = mix(watched, [requests[at].name for at in group], variant=first.variant, **first.options)
+            for at in group:
+                scores, way = maps[requests[at].name], requests[at].rollout
+                convention = {} if way is None else {"convention": way}
+                results[at] = replace(scores, info={**scores.info, **facts, **convention})
+        else:
+            options = {**asked, **(goal if first.class_specific else {}), **first.options}
+            with listening(lambda within, say=say: say(within.share, within.text)):  # type: ignore[misc]
+                read: Attribution = attribute(trace, first.name, variant=first.variant, **options)
+            results[group[0]] = replace(read, info={**read.info, "prediction": prediction})
     note("done", 1.0)
     return [results[number] for number in range(len(requests))]
+
+
+def _say(note: Note, doing: str, number: int, count: int, share: float = 0.0, within: str = "") -> None:
+    """One of `count` steps of the work, and how far it is within itself."""
+    note(f"{doing}, {within}" if within else doing, (number + share) / count)
+
+
+def _watched(trace: Trace, say: Callable[[float, str], None]) -> Trace:
+    """The trace, which says of each layer that it is read."""
+    depth = len(trace.layers)
+    if not isinstance(trace.layers, LayersOf):
+        return trace
+    read = lambda layer: say(layer % depth / depth, f"layer {layer % depth + 1} of {depth}")  # noqa: E731
+    return replace(trace, layers=WatchedLayers(trace.layers, read))
+
+
+def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
+    """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
+    groups: dict[str, list[int]] = {}
+    for number, request in enumerate(requests):
+        groups.setdefault(request.call_key if request.is_map else f"{number}", []).append(number)
+    return list(groups.values())
 
 
 def steps_of(methods: str | Sequence[str] = METHODS) -> list[str]:
     """The steps that `gather` notes as they begin, in order."""
     requests = [parse_method(name) for name in checked(methods)]
-    return [FIRST, *(_named([requests[i] for i in group]) for group in _groups(requests))]
-
-
-def _named(requests: Sequence[MethodRequest]) -> str:
-    return ", ".join(request.name for request in requests)
+    return [FIRST, *(", ".join(requests[at].name for at in group) for group in _groups(requests))]
 
 
 def _refuse_target(requests: Sequence[MethodRequest], target: TargetName, foil: str | int | None) -> None:
@@ -108,103 +152,6 @@ def _refuse_target(requests: Sequence[MethodRequest], target: TargetName, foil: 
         raise InputError(
             "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
         )
-
-
-def _silent(doing: str, share: float) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Step:
-    """One of the `count` steps of the work, for whoever wants to know how far it is."""
-
-    note: Note
-    name: str
-    number: int
-    count: int
-
-    def say(self) -> None:
-        self.note(self.name, self.number / self.count)
-
-    def say_within(self, within: MethodStep) -> None:
-        self.note(f"{self.name}, {within.text}", (self.number + within.share) / self.count)
-
-    def say_layer(self, layer: int, depth: int) -> None:
-        self.note(f"{self.name}, layer {layer + 1} of {depth}", (self.number + layer / depth) / self.count)
-
-
-@dataclass(frozen=True)
-class Gathering:
-    """One trace, and what is asked about it. `facts` go with every map; of them the prediction goes with attributions too."""
-
-    trace: Trace
-    query: int | None  # None: where the model predicts
-    goal: Mapping[str, Any]  # target and foil of methods that explain a class or a word
-    facts: Mapping[str, Any]
-
-    def results(self, requests: Sequence[MethodRequest], step: Step) -> Iterator[Result]:
-        """The maps of requests that share a call, or the attribution of one request."""
-        step.say()
-        if requests[0].is_map:
-            yield from self._maps(requests, step)
-        else:
-            with listening(step.say_within):
-                found = list(map(self._attribution, requests))
-            yield from found
-
-    def _maps(self, requests: Sequence[MethodRequest], step: Step) -> Iterator[Map]:
-        """The maps of requests with the same variant and options; each layer is decomposed and proven once for all of them."""
-        names = [request.name for request in requests]
-        maps = mix(_watched(self.trace, step), names, variant=requests[0].variant, **requests[0].options)
-        return (self._map(maps[request.name], request) for request in requests)
-
-    def _map(self, scores: Map, request: MethodRequest) -> Map:
-        convention = {} if request.rollout is None else {"convention": request.rollout}
-        return replace(scores, info={**scores.info, **self.facts, **convention})
-
-    def _attribution(self, request: MethodRequest) -> Attribution:
-        goal = self.goal if request.class_specific else {}
-        options: dict[str, Any] = {"variant": request.variant, "query": self.query, **goal, **request.options}
-        read: Attribution = attribute(self.trace, request.name, **options)
-        return replace(read, info={**read.info, "prediction": self.facts["prediction"]})
-
-
-def _gathering(model: Model, trace: Trace, query: int | str | None, goal: Mapping[str, Any]) -> Gathering:
-    place = _place_read(trace, query)
-    asked = None if query is None else place
-    facts = {"prediction": _prediction(trace, asked), "query": place, "query_token": trace.tokens[place]}
-    return Gathering(trace, asked, goal, {**facts, **_notices(model, trace, query)})
-
-
-def _numbered(gathering: Gathering, requests: Sequence[MethodRequest], note: Note) -> Iterator[tuple[int, Result]]:
-    """(number of a request, its result), one group of requests after the other."""
-    groups = _groups(requests)
-    for number, group in enumerate(groups):
-        members = [requests[i] for i in group]
-        step = Step(note, _named(members), number, len(groups))
-        yield from zip(group, gathering.results(members, step), strict=True)
-
-
-def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
-    """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
-    groups: dict[str, list[int]] = {}
-    for number, request in enumerate(requests):
-        key = request.call_key if request.is_map else f"{number}"
-        groups.setdefault(key, []).append(number)
-    return list(groups.values())
-
-
-def _watched(trace: Trace, step: Step) -> Trace:
-    """The trace, whose step says which layer is read."""
-    if not isinstance(trace.layers, LayersOf):
-        return trace
-    depth = len(trace.layers)
-    return replace(trace, layers=WatchedLayers(trace.layers, lambda index: step.say_layer(index % depth, depth)))
-
-
-def _notices(model: Model, trace: Trace, query: int | str | None) -> dict[str, Any]:
-    notices = notices_of(model, trace, query=query)
-    return {"notices": notices} if notices else {}
 
 
 def checked(methods: str | Sequence[str]) -> list[str]:
@@ -218,27 +165,16 @@ def checked(methods: str | Sequence[str]) -> list[str]:
 
 
 def _place_read(trace: Trace, query: int | str | None) -> int:
-    """The position the page begins with: with several masks and no query the first, as the prediction is."""
-    if query is not None:
-        return _place_of(trace, query)
-    has_mask = trace.model.task == "masked-lm" and bool(trace.predicts)
-    return trace.predicts[0] if has_mask else trace.query
-
-
-def _place_of(trace: Trace, query: int | str) -> int:
-    """The position of a token or an index; digits that are no token of the text are an index."""
+    """The position the page begins with: with several masks and no query the first, as the prediction is. Digits that are no
+    token of the text are an index."""
+    if query is None:
+        return trace.predicts[0] if trace.model.task == "masked-lm" and trace.predicts else trace.query
     try:
         return find(trace.tokens, query)
     except InputError:
         if isinstance(query, str) and query.lstrip("-").isdigit():
             return find(trace.tokens, int(query))
         raise
-
-
-def _prediction(trace: Trace, place: int | None) -> Prediction:
-    if place is None or trace.logits is None or trace.model.task not in ("masked-lm", "causal-lm"):
-        return trace.prediction()
-    return named(trace.model, logits_at(trace, (place,)), k=5)
 
 
 @wrong_kinds_in_one_line
@@ -267,77 +203,33 @@ def report(
     "flow" (what flows where) or "methods" (all methods beside each other). Of a run, `label` is the carried column to compare
     predictions with, `examples` about how many rows it shows.
     """
-    place = path_of(path)
+    place, room = path_of(path), room_of(megabytes)
     may_write(place, force=force)
-    room = room_of(megabytes)
     refuse_preset(preset)
-    if not isinstance(what, Model):
-        _refuse_question(texts, methods, foil, query, None if target == "predicted" else target)
-    folder = _folder(what)
+    asks = any(one is not None for one in (texts, methods, foil, query)) or target != "predicted"
+    if not isinstance(what, Model) and asks:
+        raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
+    folder = what.out if isinstance(what, Run) else None
+    if isinstance(what, os.PathLike) or (isinstance(what, str) and os.path.isdir(what)):
+        folder = Path(what)
     if isinstance(what, Generation):
         html = generation_page(what.with_effects() if what.whole is not None else what, title=title)
     elif folder is not None:
         html = page_of(folder, label=label, examples=examples, title=title, room=room)
-    else:
-        _refuse_run_options(label, examples)
+    elif label is not None or examples is not None:
+        raise InputError("label= and examples= go with a run.")
+    elif isinstance(what, Model):
         choices = {"methods": methods, "target": target, "foil": foil, "query": query}
-        html = _page(what, texts, choices, preset=preset, title=title, room=room)
+        html = _page_of_model(what, _texts(texts), choices, preset=preset, title=title, room=room)
+    else:
+        html = page(_several(what), preset=preset, title=title, room=room)
     write(html, place)
     return place
-
-
-def _refuse_question(*options: Any) -> None:
-    if _has_any(options):
-        raise InputError("texts=, methods=, target=, foil= and query= go with a model. Results are shown as they are.")
-
-
-def _refuse_run_options(*options: Any) -> None:
-    if _has_any(options):
-        raise InputError("label= and examples= go with a run.")
-
-
-def _has_any(options: Iterable[Any]) -> bool:
-    return any(option is not None for option in options)
-
-
-def _folder(what: Any) -> Path | None:
-    """The folder of a run, if one is meant."""
-    if isinstance(what, Run):
-        return what.out
-    is_folder = isinstance(what, str) and os.path.isdir(what)
-    return Path(what) if is_folder or isinstance(what, os.PathLike) else None
 
 
 def refuse_preset(preset: str | None) -> None:
     if preset is not None and preset not in PRESET_METHODS:
         raise InputError(f"preset is one of {', '.join(PRESET_METHODS)}, not {preset!r}.")
-
-
-def _page(what: Any, texts: Texts | None, choices: Mapping[str, Any], **page_options: Any) -> str:
-    """The page of a model on texts, or of results that were given."""
-    if isinstance(what, Model) and page_options["preset"] == "flow" and len(_texts(texts)) == 1:
-        return _flow(what, _texts(texts)[0], choices, page_options["room"])
-    if isinstance(what, Model):
-        return page_of_texts(_told(what, texts, choices, page_options["preset"]), **page_options)
-    return page([what] if isinstance(what, Map | Attribution) else _several(what), **page_options)
-
-
-def _flow(model: Model, text: Any, choices: Mapping[str, Any], room: int) -> str:
-    """The page of what flows where, of one text: the first map of the methods, by default ALTI, and the heads."""
-    _refuse_target([], choices["target"], choices["foil"])
-    written = checked(choices["methods"] or PRESET_METHODS["flow"])[0]
-    request = parse_method(written)
-    if not request.is_map or request.variant or request.options:
-        raise InputError(f"a page of what flows where is made of a map, such as alti, not of {written!r}.")
-    scores, heads = flow_results(model, text, method=request.name, query=choices["query"])
-    return flow_page(scores, heads=heads, rollout=request.rollout, megabytes=room / 1_000_000)
-
-
-def _told(model: Model, texts: Texts | None, choices: Mapping[str, Any], preset: str | None) -> list[Told]:
-    """What the page tells of each text: its answer, and the results of the methods."""
-    usual = METHODS if preset is None else PRESET_METHODS[preset]
-    methods = usual if choices["methods"] is None else checked(choices["methods"])
-    return [_told_of(model, text, {**choices, "methods": methods}) for text in _texts(texts)]
 
 
 def _texts(texts: Texts | None) -> list[Any]:
@@ -350,24 +242,47 @@ def _texts(texts: Texts | None) -> list[Any]:
     return listed
 
 
-def _told_of(model: Model, text: Any, choices: Mapping[str, Any]) -> Told:
-    """One text. A report shows maps where there is no answer, and says why there is none; without methods that is a refusal."""
-    trace = model.trace(text)
-    results = gather(model, trace, **choices) if choices["methods"] else []
-    try:
-        return Told(results, why=_answer(model, trace, choices))
-    except InputError as error:
-        if not results:
-            raise
-        return Told(results, unanswered=str(error))
-
-
-def _answer(model: Model, trace: Trace, choices: Mapping[str, Any]) -> Why:
-    """Why the model says what it says; a position is asked about where words are predicted or tagged."""
-    place = None if model.task in WHOLE_TEXT else choices["query"]
-    return why(
-        model, trace, target=choices["target"], foil=choices["foil"], query=place, methods=compared(model, len(trace))
+def _several(what: Any) -> list[Result]:
+    """The results in a list, or in the mapping that `mix` gives for several methods."""
+    if isinstance(what, Map | Attribution):
+        return [what]
+    results = list(what.values()) if isinstance(what, dict) else what
+    if isinstance(results, list | tuple):
+        return list(results)
+    hint = f" ({what!r:.60} is no folder)" if isinstance(what, str) else ""
+    raise InputError(
+        "a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; "
+        f"not {type(what).__name__}{hint}."
     )
+
+
+def _page_of_model(
+    model: Model, texts: Sequence[Any], choices: Mapping[str, Any], *, preset: str | None, title: str | None, room: int
+) -> str:
+    """The page of a model on texts: of what flows where, of one text, the first map of the methods and the heads; else the answer
+    and the results of the methods. Maps are shown where there is no answer, with why there is none."""
+    usual = METHODS if preset is None else PRESET_METHODS[preset]
+    methods = usual if choices["methods"] is None else checked(choices["methods"])
+    if preset == "flow" and len(texts) == 1:
+        _refuse_target([], choices["target"], choices["foil"])
+        request = parse_method(methods[0])
+        if not request.is_map or request.variant or request.options:
+            raise InputError(f"a page of what flows where is made of a map, such as alti, not of {methods[0]!r}.")
+        scores, heads = flow_results(model, texts[0], method=request.name, query=choices["query"])
+        return flow_page(scores, heads=heads, rollout=request.rollout, megabytes=room / 1_000_000)
+    told = []
+    for text in texts:
+        trace = model.trace(text)
+        results = gather(model, trace, **{**choices, "methods": methods}) if methods else []
+        # a position is asked about where words are predicted or tagged
+        question = {**choices, "query": None if model.task in WHOLE_TEXT else choices["query"]}
+        try:
+            told.append(Told(results, why=why(model, trace, **{**question, "methods": compared(model, len(trace))})))
+        except InputError as error:
+            if not results:
+                raise
+            told.append(Told(results, unanswered=str(error)))
+    return page_of_texts(told, preset=preset, title=title, room=room)
 
 
 def compared(model: Model, tokens: int) -> list[str] | None:
@@ -375,14 +290,3 @@ def compared(model: Model, tokens: int) -> list[str] | None:
     if tokens <= LONG_TEXT or model.task not in CHOICES:
         return None
     return [name for name in methods_for(model) if parse_method(name).name not in ONCE_A_WORD]
-
-
-def _several(what: Any) -> list[Result]:
-    """The results in a list, or in the mapping that `mix` gives for several methods."""
-    results = list(what.values()) if isinstance(what, dict) else what
-    if isinstance(results, list | tuple):
-        return list(results)
-    hint = f" ({what!r:.60} is no folder)" if isinstance(what, str) else ""
-    raise InputError(
-        f"a report shows a Map, an Attribution, a list of them, a model, or the folder of a run; not {type(what).__name__}{hint}."
-    )
