@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ from conftest import ids, loaded
 import mixlens
 from mixlens.base.errors import InputError
 from mixlens.base.words import Word
-from mixlens.show.flow_groups import COLUMNS, groups_of
-from mixlens.show.flow_numbers import DRAWN, flow_of
-from mixlens.show.flow_page import _facts, answer_of, flow_page, flow_results, picture_of, write_flow
-from mixlens.show.packing import Precision, decode
+from mixlens.show import flow_groups, flow_numbers, flow_page, packing
 from mixlens.types import HeadMaps, Map
 
 LONG = (
@@ -38,7 +34,7 @@ def test_bands_are_sums_over_paths() -> None:
     """A path i_3 = q, i_2, i_1, i_0 carries C3(q, i_2) C2(i_2, i_1) C1(i_1, i_0) of the answer: sums over all 125 of them."""
     matrices, query, depth = layers(3, 5), 3, 3
     columns, words = [[0], [1, 2], [3], [4]], [[0], [1], [2], [3], [4]]
-    flow = flow_of(matrices, query, columns, words)
+    flow = flow_numbers.flow_of(matrices, query, columns, words)
     column = {token: number for number, group in enumerate(columns) for token in group}
     bands, shares, origins = np.zeros((depth, 4, 4, 4)), np.zeros((depth + 1, 4)), np.zeros((depth + 1, 4, 4))
     inputs, by_word = np.zeros((4, 5)), np.zeros(5)
@@ -61,12 +57,12 @@ def test_bands_are_sums_over_paths() -> None:
     drawn = flow.bands
     np.testing.assert_allclose(drawn.share, bands.sum(-1)[drawn.layer, drawn.above, drawn.below], **close)
     np.testing.assert_allclose(drawn.parts, bands[drawn.layer, drawn.above, drawn.below], **close)
-    assert len(drawn.share) == int((bands.sum(-1) >= DRAWN).sum())
-    assert drawn.share.min() >= DRAWN
+    assert len(drawn.share) == int((bands.sum(-1) >= flow_numbers.DRAWN).sum())
+    assert drawn.share.min() >= flow_numbers.DRAWN
 
 
 def test_levels_add_up_to_one_and_rows_too() -> None:
-    flow = flow_of(
+    flow = flow_numbers.flow_of(
         layers(4, 12, seed=1), 0, [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9, 10], [11]], [[place] for place in range(12)]
     )
     for total in (
@@ -101,25 +97,25 @@ def words_of(text: str) -> list[Word]:
         (" ".join(["word"] * 40), "word", 40),
         ("One two three four five six seven eight. " * 10, "sentence", 10),
         (" ".join(["word"] * 150), "part", 15),
-        ("One two. " * 90, "part", COLUMNS),
+        ("One two. " * 90, "part", flow_groups.COLUMNS),
     ],
 )
 def test_columns_hold_every_word_once(text: str, kind: str, count: int) -> None:
     words = words_of(text)
-    groups = groups_of(words, 0, causal=False)
+    groups = flow_groups.groups_of(words, 0, causal=False)
     assert sorted(place for group in groups for place in group.words) == list(range(len(words)))
     assert [group.kind for group in groups] == ["answer", *[kind] * count, "mark"]
-    assert count <= COLUMNS
+    assert count <= flow_groups.COLUMNS
     assert next(group.name for group in groups) == "start"
 
 
 def test_the_position_that_is_read_stands_alone() -> None:
     words = words_of("One two three four five six seven eight. " * 10)
-    groups = groups_of(words, 5, causal=True)
+    groups = flow_groups.groups_of(words, 5, causal=True)
     assert [group.words for group in groups if group.kind == "answer"] == [(5,)]
     assert sorted(place for group in groups for place in group.words) == list(range(len(words)))
     assert groups[0].title == "the begin mark"
-    short = groups_of(words_of("A short text."), 2, causal=False)
+    short = flow_groups.groups_of(words_of("A short text."), 2, causal=False)
     assert [(group.kind, group.words) for group in short[1:4]] == [("word", (1,)), ("answer", (2,)), ("word", (3,))]
 
 
@@ -128,7 +124,7 @@ def test_the_position_that_is_read_stands_alone() -> None:
 
 @pytest.fixture(scope="module")
 def results() -> tuple[Map, HeadMaps]:
-    return flow_results(mixlens.load("sentiment"), LONG)
+    return flow_page.flow_results(mixlens.load("sentiment"), LONG)
 
 
 def data_in(page: str) -> Any:
@@ -137,19 +133,19 @@ def data_in(page: str) -> Any:
 
 def test_the_page_holds_the_numbers(results: tuple[Map, HeadMaps]) -> None:
     scores, heads = results
-    picture, data = picture_of(scores, heads=heads), data_in(flow_page(scores, heads=heads))
+    picture, data = flow_page.picture_of(scores, heads=heads), data_in(flow_page.flow_page(scores, heads=heads))
     rolled, n = scores.rollout().scores[-1, 0].double().numpy(), len(data["columns"])
-    for column, share in zip(data["columns"], decode(data["blocks"]["shares"])[0], strict=True):
+    for column, share in zip(data["columns"], packing.decode(data["blocks"]["shares"])[0], strict=True):
         tokens = [token for place in column["words"] for token in picture.words[place].tokens]
         assert share == pytest.approx(
             rolled[tokens].sum(), abs=1e-6
         )  # the map is float32, its products here are float64
     np.testing.assert_array_equal(
-        decode(data["blocks"]["shares"])[0], decode(data["blocks"]["rolled"]).reshape(-1, n, n)[-1, 0]
+        packing.decode(data["blocks"]["shares"])[0], packing.decode(data["blocks"]["rolled"]).reshape(-1, n, n)[-1, 0]
     )
     words = np.array([word["share"] for word in data["words"]])
     assert words.sum() == pytest.approx(1, abs=1e-6)
-    attention = decode(data["blocks"]["heads"]).reshape(*heads.scores.shape[:2], n, n)
+    attention = packing.decode(data["blocks"]["heads"]).reshape(*heads.scores.shape[:2], n, n)
     tokens = [picture.tokens_of(group) for group in picture.groups]
     expected = heads.scores[1, 2][tokens[3]][:, tokens[5]].sum(-1).mean()
     assert attention[1, 2, 3, 5] == pytest.approx(float(expected), abs=1e-5)  # 16 bits of the row's largest
@@ -157,8 +153,8 @@ def test_the_page_holds_the_numbers(results: tuple[Map, HeadMaps]) -> None:
 
 def test_the_answer_in_words(results: tuple[Map, HeadMaps]) -> None:
     scores, heads = results
-    picture = picture_of(scores, heads=heads)
-    said = "".join(text for text, _ in answer_of(picture)).replace("\u202f", " ")
+    picture = flow_page.picture_of(scores, heads=heads)
+    said = "".join(text for text, _ in flow_page.answer_of(picture)).replace("\u202f", " ")
     shares = {
         group.name: share
         for group, share in zip(picture.groups, picture.flow.shares[0], strict=True)
@@ -176,29 +172,29 @@ def test_what_cannot_flow_is_refused(results: tuple[Map, HeadMaps], tmp_path: Pa
     norms, alti = (mixlens.mix(trace, name) for name in ("globenc", "alti"))
     signed = mixlens.load("sentiment").mix(LONG, "effective_attention")
     with pytest.raises(InputError, match="'globenc' is rolled out by 'globenc', whose rows do not add up to 1"):
-        flow_page(norms)
-    assert "What flowed into" in flow_page(norms, rollout="toolkit")
+        flow_page.flow_page(norms)
+    assert "What flowed into" in flow_page.flow_page(norms, rollout="toolkit")
     with pytest.raises(InputError, match="has scores below 0"):
-        flow_page(signed)
+        flow_page.flow_page(signed)
     with pytest.raises(InputError, match="rolled out already"):
-        flow_page(alti.rollout())
+        flow_page.flow_page(alti.rollout())
     with pytest.raises(InputError, match="not of the same tokens"):
-        flow_page(alti, heads=results[1])
+        flow_page.flow_page(alti, heads=results[1])
     with pytest.raises(InputError, match="query 99 is out of range"):
-        flow_page(alti, query=99)
+        flow_page.flow_page(alti, query=99)
     with pytest.raises(InputError, match="made of a Map"):
-        flow_page(results[1])  # type: ignore[arg-type]
+        flow_page.flow_page(results[1])  # type: ignore[arg-type]
     place = tmp_path / "mine.html"
     place.write_text("mine")
     with pytest.raises(mixlens.MixlensError, match="is not a mixlens report"):
-        write_flow(alti, place)
+        flow_page.write_flow(alti, place)
     assert alti.report(place, force=True) == place
     assert "What flowed into the mask?" in place.read_text().replace("“[MASK]”", "the mask")
 
 
 def test_ids_without_words_have_tokens() -> None:
     scores = mixlens.mix(loaded("bert").trace(input_ids=ids(9)), "alti")
-    data = data_in(flow_page(scores))
+    data = data_in(flow_page.flow_page(scores))
     assert len(data["columns"]) == len(data["words"]) == 9
     assert data["heads"] == {}
 
@@ -214,12 +210,12 @@ def test_512_tokens_of_twelve_layers_and_heads_stay_under_two_megabytes() -> Non
     info = {"text": text, "convention": "alti", "model": "random"}
     scores = torch.rand(depth, n, n, generator=generator).softmax(-1)
     heads = (6 * torch.rand(depth, depth, n, n, generator=generator)).softmax(-1)
-    page = flow_page(
+    page = flow_page.flow_page(
         Map(scores, tuple(tokens), "alti", info, special, words),
         heads=HeadMaps(heads, tuple(tokens), "attention", info, special, words),
     )
     data = data_in(page)
-    assert len(data["columns"]) == COLUMNS + 2
+    assert len(data["columns"]) == flow_groups.COLUMNS + 2
     assert len(page.encode()) < 2_000_000
     assert len(data["heads"]["roles"]) == depth
     assert len(data["heads"]["roles"][0]) == depth
@@ -230,8 +226,8 @@ def test_512_tokens_of_twelve_layers_and_heads_stay_under_two_megabytes() -> Non
 )
 def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
     """Every number of a column is the sum (of what its words gave) over the words it opens into."""
-    scores, _ = flow_results(mixlens.load("sentiment"), text)
-    picture = picture_of(scores)
+    scores, _ = flow_page.flow_results(mixlens.load("sentiment"), text)
+    picture = flow_page.picture_of(scores)
     assert picture.unit == kind
     groups = [list(group.words) for group in picture.groups]
     assert max(map(len, groups)) > 1
@@ -248,13 +244,26 @@ def test_a_group_is_the_sum_of_its_words(text: str, kind: str) -> None:
     first[flow.bands.above[mine], flow.bands.below[mine]] = flow.bands.share[mine]
     summed = np.stack([flow.input_bands[:, group].sum(-1) for group in groups], -1)
     np.testing.assert_allclose(summed[first > 0], first[first > 0], rtol=0, atol=1e-12)
-    assert summed[first == 0].max() < DRAWN
+    assert summed[first == 0].max() < flow_numbers.DRAWN
 
 
-def test_the_facts_of_a_model_without_a_dtype_end_in_its_layers() -> None:
-    whole = picture_of(scores := mixlens.mix(mixlens.load("agreement").trace("The keys [MASK] rusty."), "alti"))
-    bare = replace(
-        whole, scores=replace(scores, info={name: one for name, one in scores.info.items() if name != "dtype"})
-    )
-    of_model = [dict(map(tuple, _facts(picture, Precision("float32"), {})))["Model"] for picture in (whole, bare)]
-    assert of_model == ["agreement, bert, 4 layers, float32", "agreement, bert, 4 layers"]
+def test_bands_are_drawn_from_their_limit_on() -> None:
+    drawn = flow_numbers.DRAWN
+    for least, shares, undrawn in (
+        (drawn, [drawn, 1 - drawn], 0.0),
+        (np.nextafter(drawn, 0), [1 - np.nextafter(drawn, 0)], np.nextafter(drawn, 0)),
+    ):
+        layers = np.array([[[least, 1 - least], [0.5, 0.5]]])
+        flow = flow_numbers.flow_of(layers, 0, [[0], [1]], [[0], [1]])
+        assert (flow.bands.share.tolist(), flow.undrawn) == (shares, undrawn)
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(0.9995, True), (1.0005, True), (0.9985, False), (1.0015, False)])
+def test_rows_are_shares_if_they_miss_one_by_little(factor: float, fits: bool) -> None:
+    scores = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]], dtype=torch.float64) * factor
+    one = Map(scores, ("a", "b"), "alti", {})
+    if fits:
+        assert flow_numbers.layers_of(one, "globenc")[0].tolist() == [[[1.0, 0.0], [0.5, 0.5]]]
+    else:
+        with pytest.raises(InputError, match="whose rows do not add up to 1"):
+            flow_numbers.layers_of(one, "globenc")

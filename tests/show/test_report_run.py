@@ -24,10 +24,7 @@ import mixlens
 from mixlens import data
 from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.cli.app import app, main
-from mixlens.runs.corpus import maps, overview, page_facts, page_samples, shards, tally
-from mixlens.runs.corpus import overview as overview_of
-from mixlens.show import run_page
-from mixlens.show.page_template import safe_json
+from mixlens.runs.corpus import maps, overview, page_facts, shards, tally
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -276,7 +273,7 @@ def test_examples_are_rows_of_the_run(run: dict[str, Any], frame: Any) -> None:
 
 
 def test_examples_are_those_that_say_most(run: dict[str, Any], frame: Any) -> None:
-    chosen = {why: [one["row"] for one in run["examples"] if why in one["why"]] for why in page_samples.WHY}
+    chosen = {why: [one["row"] for one in run["examples"] if why in one["why"]] for why in run["chosenAs"]}
     spaced = [list(frame["row"]).index(row) for row in chosen["evenly spaced"]]
     assert len({b - a for a, b in itertools.pairwise(spaced)}) == 1
     assert spaced[-1] > len(frame) * 0.8
@@ -520,23 +517,6 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypat
     assert peaks[1] < 2 * peaks[0]
 
 
-@pytest.mark.parametrize("count", [1, 7, 24, 25, 49, 1000])
-def test_spaced_is_even_whatever_comes(count: int) -> None:
-    spaced = page_samples.Spaced(24)
-    for i in range(count):
-        spaced.offer(lambda i=i: i)
-    assert spaced.items == list(range(0, count, spaced.step))
-    assert min(count, 12) <= len(spaced.items) <= 24
-
-
-def test_lowest_are_those_of_a_sort() -> None:
-    values = np.random.default_rng(0).integers(0, 50, 300).tolist()
-    lowest = page_samples.Lowest(20)
-    for row, value in enumerate(values):
-        lowest.offer(value, row, lambda row=row: row)
-    assert lowest.lowest_first() == sorted(range(300), key=lambda row: (values[row], row))[:20]
-
-
 # --- what is no run ---------------------------------------------------------------------------------------------------
 
 
@@ -562,7 +542,7 @@ def test_a_foreign_or_damaged_shard_is_named(out: Path, tmp_path: Path) -> None:
     told = json.loads((copy / "manifest.json").read_text())
     (copy / "manifest.json").write_text(json.dumps({**told, "run": "other"}))
     with pytest.raises(ResultError, match="a shard of another run"):
-        overview_of(copy)
+        overview(copy)
     (copy / "manifest.json").write_text(json.dumps(told))
     first = shards.shard_files(copy)[0]
     first.write_bytes(first.read_bytes()[:-100])
@@ -640,11 +620,3 @@ def test_errors_are_one_line(
     assert end.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
-
-
-@pytest.mark.parametrize(("spare", "held"), [(10, [1]), (9, [])])
-def test_a_map_takes_the_bytes_of_its_block_and_ten_for_what_stands_around_it(spare: int, held: list[int]) -> None:
-    block = {"method": "alti", "depth": 1, "block": {"data": "AAAA"}}
-    blocks = run_page._MapBlocks({1}, len(safe_json(block)) + spare)
-    blocks._keep(1, block)
-    assert list(blocks.by_row) == sorted(blocks.rows) == held
