@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..answers.names import UNSIGNED, name_of
+from ..answers.names import name_of
 from ..base.errors import InputError, printable
 from ..scoring.conventions import CONVENTIONS, FROM_INPUT
 from ..scoring.notices import completeness, noticed, off_sum
+from ..scoring.registry import seek
 from ..types import Attribution, Map, Result
 from .heading import heading_line, removed, sum_line
 from .packing import EXACT, encode, fit
@@ -181,9 +182,12 @@ def _method(result: Result, label: str) -> dict[str, Any]:
 
 
 def is_signed(result: Result) -> bool:
-    """Whether scores say for or against. Attributions to a target do, unless they are sizes; others where a score is under 0."""
-    to_target = isinstance(result, Attribution) and result.info.get("target") is not None
-    return (to_target and result.method not in UNSIGNED) or bool((result.scores < 0).any())
+    """Whether scores below zero have a meaning: as the result says; as its method does where an older version saved it; of
+    another's method by its scores."""
+    signed = result.info.get("signed")
+    if signed is None and (method := seek(result.method)) is not None:
+        signed = method.is_signed(result.info.get("variant"), result.info.get("options") or {})
+    return bool((result.scores < 0).any() if signed is None else signed)
 
 
 def _explains(info: Info) -> str:
