@@ -1,7 +1,8 @@
-"""Writes docs/measured/results: a page for each paper from `mixlens reproduce`, and README.md, what replicates across the papers.
+"""Writes docs/measured/results: the numbers of each run as JSON, a page for each paper made of them, and README.md.
 
     python -m recipes.pages.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda] [--jobs N] [--docs FOLDER]
-    python -m recipes.pages.results RUNS PAPER --step NAME ...      # these runs alone, into the page that is there
+    python -m recipes.pages.results RUNS PAPER --step NAME ...      # these runs alone; the numbers of others stay as stored
+    python -m recipes.pages.results --pages                         # the pages again, from the stored numbers
 
 RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in N
 processes side by side, the long ones first; the pages are then written from their records. The models and data are those of
@@ -23,10 +24,8 @@ from typing import Any
 
 from mixlens.runs.experiments.plan import PLANS, Step
 from mixlens.runs.experiments.reproduction import Reproduction, reproduce
-from mixlens.runs.experiments.reproduction_page import page
 
-from .overview import overview
-from .renewed import claim_rows, renewed
+from . import stored
 
 SHARED = Path("../shared")
 DOCS = Path("docs/measured/results")
@@ -214,48 +213,44 @@ def side_by_side(
             made_one.result()
 
 
-def written(reproduction: Reproduction, runs: Path, docs: Path, steps: Sequence[str] = ()) -> None:
-    """The page and the pictures of one paper; with `steps` these runs alone, into the page that is there."""
+def written(reproduction: Reproduction, runs: Path, docs: Path) -> None:
+    """The numbers and pictures of the runs that were made."""
     name = reproduction.plan.name
+    stored.store(reproduction, docs / "stored" / name)
     docs.joinpath("figures").mkdir(parents=True, exist_ok=True)
     for step, outcome in reproduction.outcomes.items():
         if outcome.setup.experiment.figure is not None:
             shutil.copy(runs / name / step / "figure.svg", docs / "figures" / f"{name}-{step}.svg")
-    place, text = docs / f"{name}.md", page(reproduction, figure=f"figures/{name}-{{step}}.svg")
-    if steps:
-        titles = {step.name: step.shows for step in reproduction.plan.steps if step.name in steps}
-        text = renewed(place.read_text(encoding="utf-8"), text, titles)
-    else:
-        text = text.replace("\n## What replicates", f"\n{_stands_in(name)}\n## What replicates", 1)
-    place.write_text(text, encoding="utf-8")
 
 
-def _stands_in(name: str) -> str:
-    """What a reader of one page must know of models and data."""
-    return f"{STANDS_IN} {MATERIALS[name].data_note} [All papers](README.md).\n"
-
-
-def claims_of(docs: Path) -> dict[str, Any]:
-    """The claims of every paper that has a page."""
-    pages = {name: docs / f"{name}.md" for name in MATERIALS}
-    return {name: claim_rows(place.read_text(encoding="utf-8")) for name, place in pages.items() if place.exists()}
+def pages(docs: Path) -> None:
+    """Every page, from the stored numbers alone."""
+    folders = {name: docs / "stored" / name for name in MATERIALS}
+    for name, folder in folders.items():
+        if folder.is_dir():
+            text = stored.page(name, folder, f"{STANDS_IN} {MATERIALS[name].data_note}")
+            docs.joinpath(f"{name}.md").write_text(text, encoding="utf-8")
+    docs.joinpath("README.md").write_text(stored.overview(folders), encoding="utf-8")
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m recipes.pages.results", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("runs", type=Path, help="a folder that keeps the records")
+    parser.add_argument("runs", type=Path, nargs="?", help="a folder that keeps the records")
     parser.add_argument("papers", nargs="*", help=f"{', '.join(MATERIALS)} (all)")
     parser.add_argument(
         "--step", action="append", default=[], metavar="NAME", help="a run of the paper; several times (all)"
     )
+    parser.add_argument("--pages", action="store_true", help="only the pages, from the stored numbers")
     parser.add_argument("--models", type=Path, default=Path("models"), metavar="FOLDER", help="tuned models (models)")
     parser.add_argument("--fast", action="store_true", help="a few examples for each run")
     parser.add_argument("--device", help="cpu, cuda ...")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes side by side (1)")
     parser.add_argument("--docs", type=Path, default=DOCS, metavar="FOLDER", help=f"where the pages go ({DOCS})")
     chosen = parser.parse_args(arguments)
+    if chosen.runs is None and not chosen.pages:
+        parser.error("name a folder that keeps the records, or --pages")
     if unknown := [name for name in chosen.papers if name not in MATERIALS]:
         parser.error(f"there is no paper {unknown[0]!r}; there are {', '.join(MATERIALS)}")
     if chosen.step and len(chosen.papers) != 1:
@@ -266,13 +261,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parsed(arguments)
     settings: dict[str, Any] = {"fast": chosen.fast, "loading": {"device": chosen.device} if chosen.device else None}
-    names = chosen.papers or list(MATERIALS)
-    if chosen.jobs > 1:
+    names = [] if chosen.pages else chosen.papers or list(MATERIALS)
+    if names and chosen.jobs > 1:
         side_by_side(chosen.jobs, names, chosen.runs, chosen.models, settings, chosen.step)
     for name in names:
-        reproduction = made(name, chosen.runs, chosen.models, settings, chosen.step or None)
-        written(reproduction, chosen.runs, chosen.docs, chosen.step)
-    (chosen.docs / "README.md").write_text(overview(claims_of(chosen.docs)), encoding="utf-8")
+        written(made(name, chosen.runs, chosen.models, settings, chosen.step or None), chosen.runs, chosen.docs)
+    pages(chosen.docs)
     return 0
 
 

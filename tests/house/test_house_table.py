@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from recipes import house  # noqa: E402
+from recipes import house
 
 CODE = """\
 from functools import cache  # a comment is no token

@@ -157,7 +157,7 @@ def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:
         return []
     line = command(step, reproduction.models, reproduction.data, reproduction.fast)
     outcome = reproduction.outcomes[step.name]
-    head = [f"## {step.shows}", "", f"    {line}", "", _sample(outcome), ""]
+    head = [f"## {step.shows}", "", f"    {line}", "", sample(outcome), ""]
     return [*head, *_tables(outcome), *_figure(outcome, step, figure), *differences(outcome.setup.experiment)]
 
 
@@ -184,18 +184,22 @@ def _why_not(reproduction: Reproduction, step: Step) -> str:
     return f"{NOT_ASKED}; no {', no '.join(lacking)}" if lacking else NOT_ASKED
 
 
-def _sample(outcome: Outcome) -> str:
+def sample(outcome: Outcome) -> str:
     setup = outcome.setup
     left_out = f"; {setup.left_out} that do not fit the model are left out" if setup.left_out else ""
     cut = f"; {setup.truncated} are cut to the length that the model reads" if setup.truncated else ""
     return f"{setup.experiment.summary} {len(setup.examples)} examples{left_out}{cut}; seed {setup.seed}."
 
 
-def _tables(outcome: Outcome) -> list[str]:
-    """The tables of a run: without the claims, which stand above, and without long ones, which are in its folder."""
+def tables_shown(outcome: Outcome) -> list[Table]:
+    """The tables of a run without the claims, and without those whose numbers stand beside the paper's in another one."""
     tables = [table for table in outcome.tables if table.printed and table.name != "claims"]
-    shown = [table for table in tables if not _stands_beside(table, outcome.tables)]
-    return [table.markdown if len(table.rows) <= LONGEST else _too_long(table) for table in shown]
+    return [table for table in tables if not _stands_beside(table, outcome.tables)]
+
+
+def _tables(outcome: Outcome) -> list[str]:
+    """The tables of a run; long ones are in its folder."""
+    return [table.markdown if len(table.rows) <= LONGEST else _too_long(table) for table in tables_shown(outcome)]
 
 
 def _stands_beside(table: Table, tables: Sequence[Table]) -> bool:

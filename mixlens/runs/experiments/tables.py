@@ -57,8 +57,13 @@ class Table:
         return out.getvalue()
 
     @property
+    def rows_as_text(self) -> list[list[str]]:
+        return [list(map(_told, row)) for row in self.rows]
+
+    @property
     def markdown(self) -> str:
-        rows = [self.columns, ["---"] * len(self.columns), *(map(_told, row) for row in self.rows)]
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in self.rows_as_text]
+        rows = [self.columns, ["---"] * len(self.columns), *cells]
         lines = [f"### {self.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
         return "\n".join([*lines, *(["", self.note] if self.note else []), ""])
 
@@ -68,7 +73,7 @@ def _told(cell: Cell) -> str:
         reach = "" if math.isnan(cell.low) else f" [{_short(cell.low)}, {_short(cell.high)}]"
         undefined = f" ({cell.undefined} undefined)" if cell.undefined else ""
         return "undefined" if math.isnan(cell.mean) else f"{_short(cell.mean)}{reach}{undefined}"
-    return _short(cell) if isinstance(cell, float) else "" if cell is None else str(cell).replace("|", "\\|")
+    return _short(cell) if isinstance(cell, float) else "" if cell is None else str(cell)
 
 
 def _short(value: float) -> str:
