@@ -15,9 +15,8 @@ from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.methods._backward_rules import composed, rules
-from mixlens.methods.deeplift import DEEPLIFT
-from mixlens.scoring.attributions import attribute
+from mixlens.methods import _backward_rules, deeplift
+from mixlens.scoring import attributions
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 
@@ -31,7 +30,7 @@ def gap_allowed(case: str) -> float:
 def multipliers(function: Callable[[Tensor], Tensor], x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, set[str]]:
     """What DeepLift sends back from all outputs of a function of a batch of two; how they change; what it did not know."""
     both = torch.stack([x, b]).requires_grad_()
-    with rules(DEEPLIFT, nn.Module()) as block:
+    with _backward_rules.rules(deeplift.DEEPLIFT, nn.Module()) as block:
         output = function(both)
     (sent,) = torch.autograd.grad(output[0].sum(), both)
     return sent[0], (output[0] - output[1]).sum().detach(), block.unruled
@@ -45,7 +44,7 @@ def test_scores_add_up_to_what_the_stock_model_changes(case: str) -> None:
     """The stock model alone says how much the logit changes when every token becomes token 7."""
     model = loaded(case, head=head_of(case))
     given = ids(7)
-    read = attribute(model.trace(input_ids=given), "deeplift", baseline=7, target=1)
+    read = attributions.attribute(model.trace(input_ids=given), "deeplift", baseline=7, target=1)
     with torch.no_grad():
         logits = [model.hf_model(torch.tensor([tokens])).logits[0] for tokens in (given, [7] * 7)]
         logits = [values[1] if values.dim() == 1 else values[-1, 1] for values in logits]
@@ -59,14 +58,14 @@ def test_scores_add_up_at_every_place(case: str) -> None:
     trace = loaded(case, head=CLASSIFIER).trace(input_ids=ids(6))
     places: list[dict[str, Any]] = [{"embedding": name} for name in ("word", "sum", "after")]
     for place in places + [{"layer": layer} for layer in range(4)]:
-        assert attribute(trace, "deeplift", **place).info["delta_gap"] < gap_allowed(case)
+        assert attributions.attribute(trace, "deeplift", **place).info["delta_gap"] < gap_allowed(case)
 
 
 @pytest.mark.parametrize("foil", [None, 11])
 @pytest.mark.parametrize("score", ["logit", "probability", "log_probability"])
 def test_scores_add_up_for_every_score_of_a_language_model(score: str, foil: int | None) -> None:
     trace = loaded("electra", head="AutoModelForMaskedLM").trace(input_ids=ids(6))
-    read = attribute(trace, "deeplift", target=5, foil=foil, score=score, query=2)
+    read = attributions.attribute(trace, "deeplift", target=5, foil=foil, score=score, query=2)
     assert read.info["difference"] != 0
     assert read.info["delta_gap"] < 1e-12
     assert read.info["functions_without_rule"] == []
@@ -75,13 +74,13 @@ def test_scores_add_up_for_every_score_of_a_language_model(score: str, foil: int
 @pytest.mark.parametrize("score", ["logit", "probability"])
 def test_scores_add_up_for_a_span(score: str) -> None:
     trace = loaded("distilbert", head="AutoModelForQuestionAnswering").trace(input_ids=ids(6))
-    assert attribute(trace, "deeplift", target=(1, 4), score=score).info["delta_gap"] < 1e-12
+    assert attributions.attribute(trace, "deeplift", target=(1, 4), score=score).info["delta_gap"] < 1e-12
 
 
 @pytest.mark.parametrize("case", ["mistral", "phi3", "olmo2"])
 def test_a_baseline_of_zeros_does_not_blow_up(case: str) -> None:
     """These have no bias: the baseline's stream is zero in every layer, and the inverse of its length is a thousand each time."""
-    read = attribute(loaded(case, head=CLASSIFIER).trace(input_ids=ids(7)), "deeplift", baseline="zero")
+    read = attributions.attribute(loaded(case, head=CLASSIFIER).trace(input_ids=ids(7)), "deeplift", baseline="zero")
     assert float(read.scores.abs().sum()) < 100 * abs(read.info["difference"])
     assert read.info["delta_gap"] < 1e-5
 
@@ -89,14 +88,14 @@ def test_a_baseline_of_zeros_does_not_blow_up(case: str) -> None:
 def test_a_token_that_is_its_own_baseline_gets_nothing() -> None:
     given = ids(6)
     given[3] = 7
-    read = attribute(loaded("bert", head=CLASSIFIER).trace(input_ids=given), "deeplift", baseline=7)
+    read = attributions.attribute(loaded("bert", head=CLASSIFIER).trace(input_ids=given), "deeplift", baseline=7)
     assert float(read.scores[3]) == 0
     assert (read.scores != 0).sum() == 5
 
 
 def test_the_mask_token_is_the_baseline_where_there_is_one() -> None:
     trace = mixlens.load("agreement", dtype="float64").trace("The keys to the cabinet [MASK] rusty.")
-    read = attribute(trace, "deeplift", target=("were", "was"))
+    read = attributions.attribute(trace, "deeplift", target=("were", "was"))
     assert read.info["baseline"] == "mask"
     assert read.info["delta_gap"] < 1e-12
     assert {token for token, score in zip(read.tokens, read.scores, strict=True) if score == 0} == {
@@ -104,13 +103,24 @@ def test_the_mask_token_is_the_baseline_where_there_is_one() -> None:
         "[MASK]",
         "[SEP]",
     }
-    assert attribute(trace, "deeplift", target=("were", "was"), baseline="zero").info["baseline"] == "zero"
+    assert attributions.attribute(trace, "deeplift", target=("were", "was"), baseline="zero").info["baseline"] == "zero"
 
 
 # --- the rules ---
 
 OTHER = torch.linspace(-1.2, 1.7, 4, dtype=torch.float64)
 SQUARE = torch.linspace(-1, 1, 16, dtype=torch.float64).reshape(4, 4)
+
+
+def in_place(y: Tensor, x: Tensor) -> Tensor:
+    y += x * x
+    y -= 2 * x.exp()
+    y *= x
+    y /= x * x + 1
+    y **= 2
+    return y
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matrices, 3 x 4
     "scalars": lambda x: (1 - x) * 2 + 3 / (x * x + 1) - x / 4 - (-x),
     "powers": lambda x: (
@@ -145,6 +155,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matric
     ),
     "in place": lambda x: (x * 1).mul_(x).add_(x).add_(1).sub_(x).relu_() + F.relu(x * 1, inplace=True) * x,
     "in place, seen elsewhere": lambda x: (y := x * 1, z := y.view(2, 12), y.mul_(x), z.sigmoid_(), y * x)[-1],
+    "in place, by operators": lambda x: in_place(x * 1, x),
     "casts": lambda x: x.double().to(torch.float64).type_as(x).contiguous().view(2, 12).chunk(2, -1)[0].exp(),
     "all along an axis": lambda x: torch.stack([x, x + 1, x * x], 1).prod(1),
 }
@@ -195,18 +206,18 @@ def test_an_activation_of_several_functions_counts_as_one() -> None:
     net = nn.Sequential(copy.deepcopy(act))
     x, b = torch.randn(2, 5, dtype=torch.float64)
     both = torch.stack([x, b]).requires_grad_()
-    assert composed(net, [act]) == [net[0]]
-    with rules(DEEPLIFT, net, composed(net, [act])):
+    assert _backward_rules.composed(net, [act]) == [net[0]]
+    with _backward_rules.rules(deeplift.DEEPLIFT, net, _backward_rules.composed(net, [act])):
         out = net(both)
     (sent,) = torch.autograd.grad(out[0].sum(), both)
     torch.testing.assert_close(sent[0], (act(x) - act(b)) / (x - b), rtol=1e-10, atol=0)
-    assert composed(nn.Sequential(nn.ReLU()), [nn.ReLU()]) == []
+    assert _backward_rules.composed(nn.Sequential(nn.ReLU()), [nn.ReLU()]) == []
 
 
 def test_an_activation_with_weights_of_its_own_is_rescaled() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.PReLU(4), nn.Linear(4, 1)).double()
     both = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
-    with rules(DEEPLIFT, net):
+    with _backward_rules.rules(deeplift.DEEPLIFT, net):
         out = net(both)
     (sent,) = torch.autograd.grad(out[0, 0], both)
     change, x, b = (out[0, 0] - out[1, 0]).detach(), *both.detach()
@@ -312,7 +323,7 @@ def test_the_paper_written_out_number_by_number() -> None:
     end = one_layer_written_out(net, pairs)
     assert end.x == pytest.approx(float(net(x[None]).detach()), rel=1e-12)
     both = torch.stack([x, b]).requires_grad_()
-    with rules(DEEPLIFT, net):
+    with _backward_rules.rules(deeplift.DEEPLIFT, net):
         out = net(both)
     (sent,) = torch.autograd.grad(out[0], both)
     slowly = torch.tensor([carried(end, row) for row in pairs], dtype=torch.float64)
@@ -325,7 +336,7 @@ def test_a_linear_model_gets_its_weights() -> None:
     net = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 1)).double()
     x, b = torch.randn(2, 6, dtype=torch.float64)
     both = torch.stack([x, b]).requires_grad_()
-    with rules(DEEPLIFT, net):
+    with _backward_rules.rules(deeplift.DEEPLIFT, net):
         out = net(both)
     (sent,) = torch.autograd.grad(out[0, 0], both)
     torch.testing.assert_close(sent[0], (net[1].weight @ net[0].weight)[0].detach(), rtol=1e-12, atol=0)
@@ -343,7 +354,7 @@ def test_captums_deeplift_where_captum_is_right() -> None:
     x, b = torch.randn(2, 5, dtype=torch.float64)
     theirs = captum.DeepLift(net).attribute(x[None], b[None], target=1)[0]
     both = torch.stack([x, b]).requires_grad_()
-    with rules(DEEPLIFT, net):
+    with _backward_rules.rules(deeplift.DEEPLIFT, net):
         out = net(both)
     (sent,) = torch.autograd.grad(out[0, 1], both)
     torch.testing.assert_close(sent[0] * (x - b), theirs.detach(), rtol=1e-8, atol=1e-10)
@@ -357,7 +368,11 @@ def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
     model = loaded(case, head=head_of(case))
     inputs = model.inputs([model.trace(input_ids=ids(6))])
     plain = model.run_attached(inputs)
-    with rules(DEEPLIFT, model.hf_model, composed(model.hf_model, [parts.mlp_act for parts in model.parts])):
+    with _backward_rules.rules(
+        deeplift.DEEPLIFT,
+        model.hf_model,
+        _backward_rules.composed(model.hf_model, [parts.mlp_act for parts in model.parts]),
+    ):
         ruled = model.run_attached(inputs)
     for name in ("inputs", "outputs", "attention"):
         assert all(torch.equal(a, b) for a, b in zip(getattr(plain, name), getattr(ruled, name), strict=True))
@@ -374,7 +389,7 @@ def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
     lens = mixlens.load(model)
     trace = lens.trace(input_ids=ids(5))
     before, pad = state_of(model), model.config.pad_token_id
-    first = attribute(trace, "deeplift").scores
+    first = attributions.attribute(trace, "deeplift").scores
     assert_same(before, state_of(model))
 
     def fail(module: nn.Module, args: Any) -> None:
@@ -383,10 +398,112 @@ def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
 
     handle = lens.parts[-1].mlp_down.register_forward_pre_hook(fail)
     with pytest.raises(KeyboardInterrupt):
-        attribute(trace, "deeplift")
+        attributions.attribute(trace, "deeplift")
     handle.remove()
     assert_same(before, state_of(model))
     assert model.config.pad_token_id == pad
     x = torch.tensor([3.0, 1.0], requires_grad=True)
     assert torch.autograd.grad((x * x)[0], x)[0].tolist() == [6, 0]  # no longer the mean of the two
-    assert torch.equal(attribute(trace, "deeplift").scores, first)
+    assert torch.equal(attributions.attribute(trace, "deeplift").scores, first)
+
+
+def wide(*numbers: Any) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def sent_back(function: Any, x: Tensor, b: Tensor, weights: Tensor | None = None) -> tuple[Tensor, set[str]]:
+    """Multipliers of sum(weights * function) at the input."""
+    both = torch.stack([x, b]).requires_grad_()
+    with _backward_rules.rules(deeplift.DEEPLIFT, nn.Module()) as block:
+        output = function(both)
+    arriving = torch.zeros_like(output)
+    arriving[0] = 1 if weights is None else weights
+    (sent,) = torch.autograd.grad(output, both, arriving)
+    return sent[0], block.unruled
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "b", "expected"),
+    [
+        (lambda z: z**2, 3.0, 1.0, 4.0),  # (9 - 1) / 2
+        (lambda z: z.pow(3), 2.0, 0.0, 4.0),
+        (lambda z: z.exp(), 1.0, 0.0, math.e - 1),
+        (lambda z: 1 / z, 4.0, 2.0, -1 / 8),
+        (lambda z: z / 4, 4.0, 2.0, 1 / 4),
+        (lambda z: z.relu(), 1.0, -3.0, 1 / 4),
+        (lambda z: z.rsqrt(), 4.0, 1.0, -1 / 6),
+        (lambda z: z.clamp(max=2.0), 5.0, 1.0, 1 / 4),
+        (lambda z: z.tanh(), 0.0, 0.0, 1.0),  # no difference: the slope
+        (lambda z: z.relu(), 2.0, 2.0, 1.0),
+        (lambda z: z * z, 3.0, 1.0, 4.0),
+        (lambda z: 3 - z, 3.0, 1.0, -1.0),
+    ],
+)
+def test_the_multiplier_of_one_number(function: Any, x: float, b: float, expected: float) -> None:
+    sent, unruled = sent_back(function, wide(x), wide(b))
+    assert sent.tolist() == pytest.approx([expected], rel=1e-12)
+    assert unruled == set()
+
+
+def test_numbers_below_the_least_distance_get_the_slope_halfway() -> None:
+    """exp between 0 and d: the ratio above `near`, the slope at d / 2 below; of powers the distance is relative."""
+    least = torch.finfo(torch.float64).eps ** (1 / 3)
+    for share in (0.9, 1.1):
+        d = least * share
+        slope = math.exp(d / 2) if share < 1 else math.expm1(d) / d
+        sent, _ = sent_back(torch.exp, wide(d), wide(0.0))
+        assert abs(float(sent) - slope) < 1e-15 + 2e-16 / d * (share > 1)
+    # Squares of 1e-8 and 2e-8 are told apart, although both are tiny.
+    assert sent_back(torch.sqrt, wide(4e-12), wide(1e-12))[0].tolist() == pytest.approx([1e-6 / 3e-12])
+    # A kink between two near numbers is seen at any distance.
+    assert sent_back(torch.relu, wide(1e-12), wide(-3e-12))[0].tolist() == pytest.approx([0.25])
+
+
+def test_two_operands_get_the_mean_of_the_other() -> None:
+    def product(z: Tensor) -> Tensor:
+        return z[:, :1] * z[:, 1:]
+
+    sent, _ = sent_back(product, wide(3, 5), wide(1, 7))
+    assert sent.tolist() == [6.0, 2.0]  # mean(5, 7) and mean(3, 1)
+
+    def quotient(z: Tensor) -> Tensor:
+        return z[:, :1] / z[:, 1:]
+
+    sent, _ = sent_back(quotient, wide(3, 5), wide(1, 7))
+    # u = y v: dy = (du - mean(y) dv) / mean(v)
+    assert sent.tolist() == pytest.approx([1 / 6, -(3 / 5 + 1 / 7) / 2 / 6])
+
+
+@pytest.mark.parametrize("reversed_", [False, True])
+def test_a_product_with_a_reciprocal_is_a_division(reversed_: bool) -> None:
+    """u rsqrt(v): dy = (du - mean(y) d(sqrt v)) / mean(sqrt v)."""
+
+    def normed(z: Tensor) -> Tensor:
+        r = torch.rsqrt(z[:, 1:])
+        return r * z[:, :1] if reversed_ else z[:, :1] * r
+
+    sent, _ = sent_back(normed, wide(3, 4), wide(1, 16))
+    y = (3 / 2 + 1 / 4) / 2
+    assert sent.tolist() == pytest.approx([1 / 3, -y / 3 * (2 - 4) / (4 - 16)])
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("gamma", [None, [2.0, 0.5, -1.0]])
+def test_what_a_norm_sends_back(centred: bool, gamma: list[float] | None) -> None:
+    """c = z - mean(z), r = sqrt(mean(c c) + eps), y = gamma c / r, each step by its own multiplier."""
+    x, b, weight = wide(1.0, -2.0, 4.0), wide(0.5, 1.0, -1.0), None if gamma is None else wide(*gamma)
+    arriving, eps = wide(1.0, 3.0, -2.0), 0.25
+
+    def function(z: Tensor) -> Tensor:
+        return F.layer_norm(z, (3,), weight, None, eps) if centred else F.rms_norm(z, (3,), weight, eps)
+
+    sent, unruled = sent_back(function, x, b, arriving)
+    c = [z - z.mean() if centred else z for z in (x, b)]
+    r = [(one.pow(2).mean() + eps).sqrt() for one in c]
+    m = arriving if weight is None else arriving * weight
+    middle, root = (c[0] / r[0] + c[1] / r[1]) / 2, (r[0] + r[1]) / 2
+    to_c = m / root - (m * middle).sum() / root / root * (c[0] + c[1]) / 2 / 3
+    torch.testing.assert_close(sent, to_c - to_c.mean() if centred else to_c)
+    changed = function(torch.stack([x, b]))
+    assert float((sent * (x - b)).sum()) == pytest.approx(float((arriving * (changed[0] - changed[1])).sum()))
+    assert unruled == set()

@@ -15,9 +15,7 @@ from test_peers_gradients import embedded, gradient
 
 from mixlens.base.errors import InputError
 from mixlens.methods import _word_paths
-from mixlens.methods._word_paths import Vocabulary, WordPaths, halved
-from mixlens.scoring.attributions import attribute
-from mixlens.scoring.completeness import IncompleteWarning
+from mixlens.scoring import attributions, completeness
 
 HEAD = "AutoModelForSequenceClassification"
 NAME = "discretized_integrated_gradients"
@@ -98,7 +96,7 @@ def written_out(trace: Any, strategy: str, rule: str, factor: int, steps: int, c
 def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: int) -> None:
     trace = trace_of(case)
     options = {"steps": 5, "strategy": strategy, "rule": rule, "factor": factor}
-    read = attribute(trace, NAME, baseline=PAD, neighbours=12, chunk=4, **options)
+    read = attributions.attribute(trace, NAME, baseline=PAD, neighbours=12, chunk=4, **options)
     torch.testing.assert_close(read.scores, written_out(trace, count=12, **options), rtol=1e-9, atol=1e-12)
     assert read.info["steps"] == 2**factor * 6 + (rule == "trapezoid")
     special = torch.tensor(trace.special)
@@ -108,7 +106,10 @@ def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: i
 def test_the_strategies_are_two_and_the_neighbours_count() -> None:
     trace = trace_of()
     kinds = [{"strategy": "greedy"}, {"strategy": "maxcount"}, {"neighbours": 3}]
-    scores = [attribute(trace, NAME, baseline=PAD, steps=5, **{"neighbours": 40, **kind}).scores for kind in kinds]
+    scores = [
+        attributions.attribute(trace, NAME, baseline=PAD, steps=5, **{"neighbours": 40, **kind}).scores
+        for kind in kinds
+    ]
     assert not torch.allclose(scores[0], scores[1])
     assert not torch.allclose(scores[0], scores[2])
 
@@ -125,13 +126,13 @@ def test_where_every_other_word_is_the_baseline_the_path_is_one_straight_step(mo
     same[list(trace.input_ids)] = x
     monkeypatch.setattr(table, "data", same)
     options: dict[str, Any] = {"baseline": PAD, "steps": 4, "neighbours": 96}
-    right = attribute(trace, NAME, rule="riemann_right", **options)
-    one = attribute(trace, "integrated_gradients", baseline=PAD, steps=1, rule="riemann_right")
+    right = attributions.attribute(trace, NAME, rule="riemann_right", **options)
+    one = attributions.attribute(trace, "integrated_gradients", baseline=PAD, steps=1, rule="riemann_right")
     torch.testing.assert_close(right.scores, one.scores, rtol=1e-9, atol=1e-12)
     assert right.info["steps"] == 1
     assert right.info["difference"] == pytest.approx(one.info["difference"], abs=1e-12)
     b = torch.where(torch.tensor(trace.special)[:, None], x, table[PAD])
-    left = attribute(trace, NAME, **options)
+    left = attributions.attribute(trace, NAME, **options)
     torch.testing.assert_close(left.scores, (gradient(value, b) * (x - b)).sum(-1), rtol=1e-9, atol=1e-12)
 
 
@@ -140,8 +141,11 @@ def test_small_steps_add_up(case: str) -> None:
     """The trapezoid's error falls fourfold with every halving of small steps; from 3 to 5 halvings sixteenfold, here eightfold
     at least, as the first steps are large."""
     trace = trace_of(case)
-    read = {f: attribute(trace, NAME, baseline=PAD, steps=4, neighbours=20, rule="trapezoid", factor=f) for f in (3, 5)}
-    expected = attribute(trace, "integrated_gradients", baseline=PAD).info["difference"]
+    read = {
+        f: attributions.attribute(trace, NAME, baseline=PAD, steps=4, neighbours=20, rule="trapezoid", factor=f)
+        for f in (3, 5)
+    }
+    expected = attributions.attribute(trace, "integrated_gradients", baseline=PAD).info["difference"]
     assert read[5].info["difference"] == pytest.approx(expected, abs=1e-9)
     assert read[5].info["completeness_gap"] < read[3].info["completeness_gap"] / 8
     assert read[5].info["completeness"]["relative_gap"] < 0.01
@@ -151,25 +155,27 @@ def test_small_steps_add_up(case: str) -> None:
 def test_a_foil_is_explained_as_by_integrated_gradients() -> None:
     trace = trace_of()
     aims: dict[str, Any] = {"target": 1, "foil": 0, "baseline": "zero"}
-    read = attribute(trace, NAME, steps=4, neighbours=20, rule="trapezoid", factor=5, **aims)
+    read = attributions.attribute(trace, NAME, steps=4, neighbours=20, rule="trapezoid", factor=5, **aims)
     assert read.info["difference"] == pytest.approx(
-        attribute(trace, "integrated_gradients", **aims).info["difference"], abs=1e-9
+        attributions.attribute(trace, "integrated_gradients", **aims).info["difference"], abs=1e-9
     )
     assert read.info["completeness"]["relative_gap"] < 0.01
 
 
 def test_a_sum_that_is_missed_is_warned_of_with_what_to_do() -> None:
-    with pytest.warns(IncompleteWarning, match="factor=3 or higher, with rule=trapezoid"):
-        attribute(trace_of(), NAME, steps=1, neighbours=2)
+    with pytest.warns(completeness.IncompleteWarning, match="factor=3 or higher, with rule=trapezoid"):
+        attributions.attribute(trace_of(), NAME, steps=1, neighbours=2)
 
 
 # --- every path ---------------------------------------------------------------------------------------------------------
 
 
-def paths_in(table: torch.Tensor, **options: Any) -> WordPaths:
+def paths_in(table: torch.Tensor, **options: Any) -> _word_paths.WordPaths:
     stock = torch.nn.Embedding.from_pretrained(table)
     model: Any = SimpleNamespace(hf_model=SimpleNamespace(get_input_embeddings=lambda: stock), name="words")
-    return WordPaths(Vocabulary(model), **{"strategy": "greedy", "steps": 3, "neighbours": 4, "blank": 0, **options})
+    return _word_paths.WordPaths(
+        _word_paths.Vocabulary(model), **{"strategy": "greedy", "steps": 3, "neighbours": 4, "blank": 0, **options}
+    )
 
 
 @settings(max_examples=60)
@@ -188,7 +194,7 @@ def test_no_dimension_of_a_path_turns_back(
     paths = paths_in(table, strategy=strategy, steps=steps, neighbours=neighbours)
     own = torch.arange(words)
     x, b = table.double(), table[:1].double().expand(words, -1)
-    points = halved(paths.points(x, b, own)).to(dtype)
+    points = _word_paths.halved(paths.points(x, b, own)).to(dtype)
     assert points.shape == (2 * (steps + 1) + 1, words, 5)
     assert torch.equal(points[0], b.to(dtype))
     assert torch.equal(points[-1], table)
@@ -223,8 +229,10 @@ def test_a_table_that_is_held_gives_the_path_of_one_that_is_read_at_every_step(
     table = torch.randn(40, 6, generator=torch.Generator().manual_seed(3))
     x, b, own = table[5:20], table[:1].expand(15, -1), torch.arange(5, 20)
     seen: list[int] = []
-    read = Vocabulary.vectors
-    monkeypatch.setattr(Vocabulary, "vectors", lambda self, ids: (seen.append(ids.numel()), read(self, ids))[1])
+    read = _word_paths.Vocabulary.vectors
+    monkeypatch.setattr(
+        _word_paths.Vocabulary, "vectors", lambda self, ids: (seen.append(ids.numel()), read(self, ids))[1]
+    )
     held = paths_in(table, strategy=strategy).points(x, b, own)
     assert seen.count(40) == 1
     monkeypatch.setattr(_word_paths, "HELD", 0)
@@ -251,14 +259,14 @@ def test_a_table_that_is_held_gives_the_path_of_one_that_is_read_at_every_step(
 )
 def test_refusals(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        attribute(trace_of(), NAME, **options)
+        attributions.attribute(trace_of(), NAME, **options)
 
 
 def test_a_model_without_a_table_of_words_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = trace_of()
     monkeypatch.setattr(trace.model.hf_model, "get_input_embeddings", torch.nn.Identity)
     with pytest.raises(InputError, match=r"has no table of word embeddings.*Use integrated_gradients\.") as refusal:
-        attribute(trace, NAME)
+        attributions.attribute(trace, NAME)
     assert "\n" not in str(refusal.value)
 
 
@@ -266,6 +274,6 @@ def test_special_tokens_stay_and_have_no_score() -> None:
     import mixlens
 
     trace = mixlens.load("sentiment").trace("A dull film.")
-    read = attribute(trace, NAME, steps=2, neighbours=5)
+    read = attributions.attribute(trace, NAME, steps=2, neighbours=5)
     assert trace.special == (True, False, False, False, False, True)
     assert [float(score) == 0 for score in read.scores] == list(trace.special)

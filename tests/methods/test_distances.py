@@ -16,9 +16,9 @@ from torch import Tensor
 
 import mixlens
 from mixlens.base.errors import ModelError
-from mixlens.fast.block import Block as FastBlock
+from mixlens.fast import block
 from mixlens.layer import Block
-from mixlens.methods.value_zeroing import centred_ranks, rounding_of_attention
+from mixlens.methods import value_zeroing
 
 
 def spearman(moved: Tensor, still: Tensor) -> Any:
@@ -54,7 +54,7 @@ def test_distances_are_those_of_the_intervention(case: str, distance: str, stand
 def test_tied_features_share_their_mean_rank() -> None:
     vectors = torch.randint(0, 4, (5, 3, 9), generator=torch.Generator().manual_seed(0)).double()
     expected = stats.rankdata(vectors.numpy(), axis=-1, method="average")
-    np.testing.assert_allclose(centred_ranks(vectors), expected - expected.mean(-1, keepdims=True))
+    np.testing.assert_allclose(value_zeroing.centred_ranks(vectors), expected - expected.mean(-1, keepdims=True))
 
 
 @pytest.mark.parametrize("distance", list(LITERAL))
@@ -89,8 +89,8 @@ def test_rounding_of_attention_is_that_of_logits_within_their_cap() -> None:
     eps = torch.finfo(torch.float64).eps
     with torch.no_grad():
         ten = Block(replace(layer, query=10 * layer.query))
-        free = rounding_of_attention(Block(replace(layer, query=10 * layer.query, softcap=None)))
-        capped = rounding_of_attention(ten)
+        free = value_zeroing.rounding_of_attention(Block(replace(layer, query=10 * layer.query, softcap=None)))
+        capped = value_zeroing.rounding_of_attention(ten)
     assert float(free.max()) > 2 * eps
     torch.testing.assert_close(capped, free.clamp(max=2 * eps), rtol=0, atol=0)
 
@@ -102,7 +102,7 @@ def test_a_distance_that_is_not_the_modules_own_is_refused(
     """In float64 a distance is held to more digits than in float32."""
     trace = loaded("bert", dtype=dtype).trace(input_ids=ids(7))
     mixlens.mix(trace, "value_zeroing", distance="euclidean")
-    for one in (Block, FastBlock):
+    for one in (Block, block.Block):
         right = one.moved_without_each
         monkeypatch.setattr(
             one, "moved_without_each", lambda *args, right=right, **kwargs: right(*args, **kwargs) * (1 + wrong)

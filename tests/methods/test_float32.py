@@ -16,11 +16,11 @@ from papers_written_out import same_weights
 from test_hta import input_jacobians, layer_hta, pair_norm, wide
 
 import mixlens
+from mixlens.scoring import maps
 from mixlens.scoring.attributions import known as attributions
-from mixlens.scoring.maps import known
 
 CASES = ["bert", "gpt2", "llama"]
-WHOLE = [name for name, method in known().items() if method.whole]
+WHOLE = [name for name, method in maps.known().items() if method.whole]
 VARIANTS = [(name, variant) for name, method in attributions().items() for variant in method.variants]
 
 

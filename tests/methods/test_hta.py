@@ -14,9 +14,9 @@ from conftest import CONFIGURATIONS, DISTINCT, OWN_ATTENTION, hf_model, ids, loa
 from torch import Tensor, nn
 
 import mixlens
+from mixlens.methods import _jacobian
 from mixlens.methods import _jacobian as jacobian_file
 from mixlens.methods import hta as hta_file
-from mixlens.methods._jacobian import behind_attention, token_jacobian
 
 
 def wide(case: str) -> Any:
@@ -199,7 +199,7 @@ def test_wrong_pieces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The closed form is only as good as its parts: a gradient put together from them must be the model's."""
 
     def off(block: Any, tokens: slice) -> tuple[Tensor, Tensor]:
-        after, beside = behind_attention(block, tokens)
+        after, beside = _jacobian.behind_attention(block, tokens)
         return after * 1.01, beside
 
     monkeypatch.setattr(hta_file, "behind_attention", off)
@@ -212,10 +212,10 @@ def test_a_jacobian_that_all_tokens_share_is_held_once() -> None:
     x = torch.randn(1, 3, 5, dtype=torch.float64, generator=generator).requires_grad_()
     weight = torch.randn(8, 5, dtype=torch.float64, generator=generator)
     shared = (x @ weight.T).view(1, 3, 2, 4).transpose(1, 2)
-    torch.testing.assert_close(token_jacobian(shared, x), weight[None])
+    torch.testing.assert_close(_jacobian.token_jacobian(shared, x), weight[None])
     scale = torch.tensor([1.0, 1.0, 1.0 + 1e-9], dtype=torch.float64)  # ever so slightly its own
     own = (x @ weight.T * scale[:, None]).view(1, 3, 2, 4).transpose(1, 2)
-    torch.testing.assert_close(token_jacobian(own, x), weight * scale[:, None, None], rtol=1e-14, atol=0)
+    torch.testing.assert_close(_jacobian.token_jacobian(own, x), weight * scale[:, None, None], rtol=1e-14, atol=0)
 
 
 # --- from the input ---------------------------------------------------------------------------------------------------

@@ -279,3 +279,14 @@ def test_a_causal_layer_in_float32_is_not_factorised_row_by_row(monkeypatch: pyt
     assert len(calls) == len(trace.layers)
     exact = mixlens.mix(loaded("gpt2").trace(input_ids=ids(12)), "effective_attention")
     torch.testing.assert_close(made.scores.double(), exact.scores, rtol=0, atol=2e-5)  # float32
+
+
+def test_a_sure_row_behind_a_doubtful_one_stays() -> None:
+    """Rows e0, e0, e1, e2, e1: the first three are dependent, and all of them together have full rank again."""
+    vectors = torch.eye(3)[[0, 0, 1, 2, 1]]
+    attention = torch.arange(1.0, 26.0).view(5, 5).tril()
+    rows = [attention[i, : i + 1] @ vectors[: i + 1] @ torch.linalg.pinv(vectors[: i + 1]) for i in range(5)]
+    expected = torch.stack([torch.cat([row, torch.zeros(4 - i)]) for i, row in enumerate(rows)])
+    torch.testing.assert_close(
+        identifiability.within_past(vectors[None], attention[None], 3)[0], expected, rtol=1e-4, atol=1e-4
+    )

@@ -17,10 +17,8 @@ from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.methods._backward_rules import composed, rules
-from mixlens.methods.lrp import RULES, inputs_of, relevance
-from mixlens.scoring.attributions import Question, attribute
-from mixlens.scoring.targets import resolve
+from mixlens.methods import _backward_rules, lrp
+from mixlens.scoring import attributions, targets
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 GOLDEN = SHARED / "golden"
@@ -52,12 +50,12 @@ def test_golden_attcat(path: Path, mask: str) -> None:
     golden, trace, hidden = np.load(path), golden_trace(path.stem), mask == "maskspecial"
     for k in range(3):
         for name, key in (("transatt", "TransAtt"), ("partial_lrp", "PartialLRP")):
-            read = attribute(trace, name, target=k, variant="released", mask_special=hidden)
+            read = attributions.attribute(trace, name, target=k, variant="released", mask_special=hidden)
             same(read.scores, golden[f"{mask}/class{k}/{key}"])
             assert read.info["rules"] == "chefer"
-        question = Question(trace, resolve(trace, k), None, 0)
-        inputs = inputs_of(question, "released", mask_special=hidden)
-        same(torch.stack(relevance(question, "chefer", inputs)[0]), golden[f"{mask}/class{k}/attn_cam_lrp"])
+        question = attributions.Question(trace, targets.resolve(trace, k), None, 0)
+        inputs = lrp.inputs_of(question, "released", mask_special=hidden)
+        same(torch.stack(lrp.relevance(question, "chefer", inputs)[0]), golden[f"{mask}/class{k}/attn_cam_lrp"])
         run = trace.model.run_attached(inputs)
         gradients = torch.autograd.grad(question.target.of(run.output)[0], run.attention)
         same(torch.cat(gradients), golden[f"{mask}/class{k}/attn_grad"])
@@ -69,11 +67,11 @@ def test_golden_chefer(path: Path) -> None:
     golden, trace = np.load(path), golden_trace(path.stem)
     for k in range(3):
         same(
-            attribute(trace, "transatt", target=k, variant="released_chefer").scores,
+            attributions.attribute(trace, "transatt", target=k, variant="released_chefer").scores,
             golden[f"class{k}/transformer_attribution"],
         )
         same(
-            attribute(trace, "partial_lrp", target=k, variant="released_chefer").scores,
+            attributions.attribute(trace, "partial_lrp", target=k, variant="released_chefer").scores,
             golden[f"class{k}/partial_lrp_origLRP"],
         )
 
@@ -89,7 +87,7 @@ def test_golden_relevance_of_the_input() -> None:
             golden, trace = np.load(path), golden_trace(path.stem)
             model = trace.model
             for k in range(3):
-                with rules(RULES[book], model.hf_model):
+                with _backward_rules.rules(lrp.RULES[book], model.hf_model):
                     run = model.run_attached(model.inputs([trace]))
                 (sent,) = torch.autograd.grad(run.output.logits[0, k], [run.inputs[0]])
                 same(sent[0].sum(-1)[1:], golden[f"{prefix}class{k}/{key}"][1:])
@@ -103,13 +101,15 @@ def test_no_relevance_is_lost_in_any_family(case: str) -> None:
     """1 at the logit, and 1 in the input of every layer, to what the guard of 1e-9 in every division takes."""
     trace = loaded(case, head=head_of(case)).trace(input_ids=ids(7))
     for name in ("transatt", "partial_lrp"):
-        read = attribute(trace, name)
+        read = attributions.attribute(trace, name)
         assert read.info["functions_without_rule"] == []
         assert read.info["conservation_gap"] < 1e-6
         assert read.info["relevance_per_layer"] == pytest.approx([1.0] * 4, abs=1e-6)
         assert float(read.scores.min()) >= 0
         assert float(read.scores.max()) > 0
-    assert float(attribute(trace, "transatt").scores.sum()) == pytest.approx(1, abs=1e-10)  # rows of a rolled-out map
+    assert float(attributions.attribute(trace, "transatt").scores.sum()) == pytest.approx(
+        1, abs=1e-10
+    )  # rows of a rolled-out map
 
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
@@ -117,8 +117,10 @@ def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
     model = loaded(case, head=head_of(case))
     inputs = model.inputs([model.trace(input_ids=ids(6))])
     plain = model.run_attached(inputs)
-    for book in RULES.values():
-        with rules(book, model.hf_model, composed(model.hf_model, [parts.mlp_act for parts in model.parts])):
+    for book in lrp.RULES.values():
+        with _backward_rules.rules(
+            book, model.hf_model, _backward_rules.composed(model.hf_model, [parts.mlp_act for parts in model.parts])
+        ):
             ruled = model.run_attached(inputs)
         for name in ("inputs", "outputs", "attention"):
             assert all(torch.equal(a, b) for a, b in zip(getattr(plain, name), getattr(ruled, name), strict=True))
@@ -217,7 +219,7 @@ def test_the_rules_written_out_number_by_number(book: str) -> None:
                 old + new for old, new in zip(r_x[t], linear_down(layer, x[0, t].tolist(), r_out[t]), strict=True)
             ]
     leaf = x.clone().requires_grad_()
-    with rules(RULES[book], net) as block:
+    with _backward_rules.rules(lrp.RULES[book], net) as block:
         out = net(leaf)
     sent_a, sent_x = torch.autograd.grad(out[0, 1], [net.attention, leaf])
     assert block.unruled == set()
@@ -231,7 +233,7 @@ def test_a_sum_that_cancels_hands_on_what_it_got() -> None:
     a, b = torch.full((1, 4), 1.1), torch.full((1, 4), -1.0)
     for book, expected in (("chefer", (1.1 / 2.1, 1 / 2.1)), ("original", (11.0, -10.0))):
         leaves = [a.double().requires_grad_(), b.double().requires_grad_()]
-        with rules(RULES[book], nn.Module()):
+        with _backward_rules.rules(lrp.RULES[book], nn.Module()):
             out = leaves[0] + leaves[1]
         sent = torch.autograd.grad(out, leaves, torch.full_like(out, 0.25))
         assert [float(part.sum()) for part in sent] == pytest.approx(expected, rel=1e-6)
@@ -251,7 +253,7 @@ def test_what_is_scaled_normed_or_divided_keeps_its_relevance() -> None:
         lambda x: x / x.exp(),
     ):
         leaf = x.clone().requires_grad_()
-        with rules(RULES["chefer"], nn.Module()) as block:
+        with _backward_rules.rules(lrp.RULES["chefer"], nn.Module()) as block:
             out = function(leaf)
         (sent,) = torch.autograd.grad(out, leaf, sent_down)
         assert block.unruled == set()
@@ -265,17 +267,17 @@ def test_an_activation_of_several_functions_counts_as_one() -> None:
     assert type(act).__name__ == "NewGELUActivation"
     x, down = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     leaf = x.clone().requires_grad_()
-    with rules(RULES["chefer"], act, composed(act, [act])):
+    with _backward_rules.rules(lrp.RULES["chefer"], act, _backward_rules.composed(act, [act])):
         out = act(leaf)
     assert torch.equal(torch.autograd.grad(out, leaf, down)[0], down)
     trace = model.trace(input_ids=ids(5))
     found = []
-    for activations in (composed(model.hf_model, [act]), []):
-        with rules(RULES["chefer"], model.hf_model, activations):
+    for activations in (_backward_rules.composed(model.hf_model, [act]), []):
+        with _backward_rules.rules(lrp.RULES["chefer"], model.hf_model, activations):
             run = model.run_attached(model.inputs([trace]))
         (sent,) = torch.autograd.grad(run.output.logits[0, 1], [run.attention[-1]])
         found.append(sent[0].clamp(min=0).mean(0)[-1][1:])
-    ours = attribute(trace, "partial_lrp", target=1, variant="released").scores[1:]
+    ours = attributions.attribute(trace, "partial_lrp", target=1, variant="released").scores[1:]
     torch.testing.assert_close(ours, found[0], rtol=1e-12, atol=0)
     assert not torch.allclose(ours, found[1], rtol=1e-11, atol=0)
 
@@ -286,12 +288,12 @@ def test_a_linear_model_hands_on_positive_contributions() -> None:
     x = torch.randn(1, 5, dtype=torch.float64, requires_grad=True)
     expected = torch.tensor(linear_down(net, x[0].tolist(), [0.0, 0.0, 1.0]), dtype=torch.float64)
     for call in (net, lambda x: torch.addmm(net.bias, x, net.weight.t()), lambda x: x @ net.weight.t() + net.bias):
-        with rules(RULES["chefer"], net):
+        with _backward_rules.rules(lrp.RULES["chefer"], net):
             out = call(x)
         (sent,) = torch.autograd.grad(out[0, 2], x)
         torch.testing.assert_close(sent[0], expected, rtol=1e-7, atol=1e-10)
         assert float(sent.sum()) == pytest.approx(1, abs=1e-7)
-    with rules(RULES["original_released"], net):
+    with _backward_rules.rules(lrp.RULES["original_released"], net):
         out = net(x)
     (sent,) = torch.autograd.grad(out.sum(), x)
     signs = [(x.sign() == sign) & (net.weight.sign() == sign) for sign in (1, -1)]
@@ -305,23 +307,23 @@ def test_a_linear_model_hands_on_positive_contributions() -> None:
 def test_variants_differ_by_the_first_entry() -> None:
     trace = loaded("bert", head=CLASSIFIER).trace(input_ids=ids(6))
     paper, attcat, chefer = (
-        attribute(trace, "transatt", variant=v).scores for v in ("paper", "released", "released_chefer")
+        attributions.attribute(trace, "transatt", variant=v).scores for v in ("paper", "released", "released_chefer")
     )
     assert torch.equal(paper[1:], attcat[1:])
     assert torch.equal(paper[1:], chefer[1:])
     assert (float(attcat[0]), float(chefer[0])) == (0.0, float(paper.min()))
     assert float(paper[0]) > 0.5
-    assert float(attribute(trace, "partial_lrp", variant="released").scores[0]) == 0
-    assert float(attribute(trace, "partial_lrp").scores[0]) > 0
-    unnormed = attribute(trace, "transatt", normalize=False).scores
+    assert float(attributions.attribute(trace, "partial_lrp", variant="released").scores[0]) == 0
+    assert float(attributions.attribute(trace, "partial_lrp").scores[0]) > 0
+    unnormed = attributions.attribute(trace, "transatt", normalize=False).scores
     assert float(unnormed.sum()) > 1.0001
     assert unnormed.argsort().tolist() == paper.argsort().tolist()
 
 
 def test_transatt_is_the_product_of_its_layers() -> None:
     trace = loaded("bert", head=CLASSIFIER).trace(input_ids=ids(5))
-    question = Question(trace, resolve(trace, 1), None, 0)
-    attention, _ = relevance(question, "chefer", question.inputs)
+    question = attributions.Question(trace, targets.resolve(trace, 1), None, 0)
+    attention, _ = lrp.relevance(question, "chefer", question.inputs)
     gradients = question.gradient(*question.run.attention)
     rolled = np.eye(5)
     for layer in range(3):
@@ -332,28 +334,28 @@ def test_transatt_is_the_product_of_its_layers() -> None:
                     [max(0.0, float(gradients[layer][h, i, j] * attention[layer][h, i, j])) for h in range(4)]
                 )
         rolled = (mixed / mixed.sum(1, keepdims=True)) @ rolled
-    np.testing.assert_allclose(attribute(trace, "transatt", target=1).scores, rolled[0], rtol=1e-10)
+    np.testing.assert_allclose(attributions.attribute(trace, "transatt", target=1).scores, rolled[0], rtol=1e-10)
 
 
 def test_a_foil_is_subtracted_and_the_score_does_not_matter() -> None:
     trace = loaded("bert", head="AutoModelForMaskedLM").trace(input_ids=ids(6))
-    alone = [Question(trace, resolve(trace, token, query=2), None, 2) for token in (11, 7)]
-    wanted, foil = (relevance(question, "original", question.inputs)[0][-1] for question in alone)
-    read = attribute(trace, "partial_lrp", target=11, foil=7, query=2)
+    alone = [attributions.Question(trace, targets.resolve(trace, token, query=2), None, 2) for token in (11, 7)]
+    wanted, foil = (lrp.relevance(question, "original", question.inputs)[0][-1] for question in alone)
+    read = attributions.attribute(trace, "partial_lrp", target=11, foil=7, query=2)
     torch.testing.assert_close(read.scores, (wanted - foil).clamp(min=0).mean(0)[2], rtol=1e-9, atol=1e-12)
     assert float(read.scores.max()) > 0
-    again = attribute(trace, "partial_lrp", target=11, foil=7, query=2, score="probability")
+    again = attributions.attribute(trace, "partial_lrp", target=11, foil=7, query=2, score="probability")
     assert torch.equal(read.scores, again.scores)
-    assert float(attribute(trace, "transatt", target=11, foil=7, query=2).scores.sum()) == pytest.approx(1)
+    assert float(attributions.attribute(trace, "transatt", target=11, foil=7, query=2).scores.sum()) == pytest.approx(1)
 
 
 def test_hidden_special_tokens_are_not_looked_at() -> None:
     trace = mixlens.load("sentiment", dtype="float64").trace("a wonderful film")
     special = torch.tensor(trace.special)
-    hidden = attribute(trace, "partial_lrp", mask_special=True).scores
+    hidden = attributions.attribute(trace, "partial_lrp", mask_special=True).scores
     assert float(hidden[special].abs().max()) == 0
     assert float(hidden[~special].min()) >= 0
-    assert float(attribute(trace, "partial_lrp").scores[special].max()) > 0
+    assert float(attributions.attribute(trace, "partial_lrp").scores[special].max()) > 0
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt_neo", "qwen3"])
@@ -363,7 +365,7 @@ def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
     lens = mixlens.load(model)
     trace = lens.trace(input_ids=ids(5))
     before = state_of(model)
-    first = {name: attribute(trace, name).scores for name in ("transatt", "partial_lrp")}
+    first = {name: attributions.attribute(trace, name).scores for name in ("transatt", "partial_lrp")}
     assert_same(before, state_of(model))
 
     def fail(module: nn.Module, args: Any) -> None:
@@ -372,13 +374,13 @@ def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
     handle = lens.parts[-1].mlp_down.register_forward_pre_hook(fail)
     for name in first:
         with pytest.raises(KeyboardInterrupt):
-            attribute(trace, name)
+            attributions.attribute(trace, name)
     handle.remove()
     assert_same(before, state_of(model))
     x = torch.tensor([3.0, 1.0], requires_grad=True)
     assert torch.autograd.grad((x * 2)[0], x)[0].tolist() == [2, 0]  # no longer handed on as it is
     for name, scores in first.items():
-        assert torch.equal(attribute(trace, name).scores, scores)
+        assert torch.equal(attributions.attribute(trace, name).scores, scores)
 
 
 def test_relevance_is_compared_with_that_of_the_last_output() -> None:

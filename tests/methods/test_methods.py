@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.methods.attention import of_head
-from mixlens.scoring.asking import parse_method
+from mixlens.methods import attention
+from mixlens.scoring import asking
 from mixlens.scoring.maps import known
 
 CASES = list(CONFIGURATIONS)
@@ -96,7 +96,7 @@ def test_attention_of_one_head_as_defined(case: str) -> None:
     weights = torch.rand(2, 4, 3, 3)
     for wrong in (-1, 4, True, 1.0, "mean"):
         with pytest.raises(mixlens.MixlensError, match="does not exist: a layer has heads 0 to 3"):
-            of_head(weights, wrong)  # type: ignore[arg-type]
+            attention.of_head(weights, wrong)  # type: ignore[arg-type]
 
 
 def test_alti_row_without_score_is_its_own_token() -> None:
@@ -312,6 +312,6 @@ def test_a_query_is_an_index_or_a_token() -> None:
     by_token, by_index = (mixlens.mix(trace, "value_zeroing", query=query) for query in ("[MASK]", place))
     assert torch.equal(by_token.scores, by_index.scores)
     assert (by_token.scores[:, place].sum(-1) > 0.99).all()
-    assert parse_method("value_zeroing:query=[MASK]").options == {"query": "[MASK]"}
+    assert asking.parse_method("value_zeroing:query=[MASK]").options == {"query": "[MASK]"}
     with pytest.raises(mixlens.MixlensError, match="index or a token"):
         mixlens.mix(trace, "value_zeroing", query=2.5)

@@ -11,7 +11,7 @@ from conftest import hf_model, ids, loaded
 
 import mixlens
 from mixlens.base.errors import InputError
-from mixlens.scoring.attributions import attribute
+from mixlens.scoring import attributions
 
 HEAD = "AutoModelForSequenceClassification"
 CASES = ["bert", "gpt2", "llama"]
@@ -49,20 +49,20 @@ def test_smooth_grad_is_the_mean_gradient_over_the_same_noise(times_input: bool)
     noisy = [x + 0.2 * (x.max() - x.min()) * torch.from_numpy(e) for e in draws]
     mean = torch.stack([gradient(value, point) for point in noisy]).mean(0)
     expected = (mean * x).sum(-1) if times_input else mean.norm(dim=-1)
-    read = attribute(trace, "smooth_grad", count=5, noise=0.2, seed=3, times_input=times_input, chunk=5)
+    read = attributions.attribute(trace, "smooth_grad", count=5, noise=0.2, seed=3, times_input=times_input, chunk=5)
     torch.testing.assert_close(read.scores, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_smooth_grad_is_the_gradient(case: str) -> None:
     trace = trace_of(case)
-    plain = attribute(trace, "smooth_grad", count=3, noise=0.0)
+    plain = attributions.attribute(trace, "smooth_grad", count=3, noise=0.0)
     torch.testing.assert_close(
-        plain.scores, attribute(trace, "grad_l2", embedding="word").scores, rtol=1e-9, atol=1e-12
+        plain.scores, attributions.attribute(trace, "grad_l2", embedding="word").scores, rtol=1e-9, atol=1e-12
     )
-    product = attribute(trace, "smooth_grad", count=2, noise=0.0, times_input=True)
+    product = attributions.attribute(trace, "smooth_grad", count=2, noise=0.0, times_input=True)
     torch.testing.assert_close(
-        product.scores, attribute(trace, "grad_x_input", embedding="word").scores, rtol=1e-9, atol=1e-12
+        product.scores, attributions.attribute(trace, "grad_x_input", embedding="word").scores, rtol=1e-9, atol=1e-12
     )
 
 
@@ -77,7 +77,7 @@ def test_smooth_grad_is_captums_up_to_the_draws() -> None:
     theirs = tunnel.attribute(
         x[None], nt_type="smoothgrad", nt_samples=4000, nt_samples_batch_size=500, stdevs=deviation, abs=False
     )
-    read = attribute(trace, "smooth_grad", count=4000, noise=0.05, chunk=500)
+    read = attributions.attribute(trace, "smooth_grad", count=4000, noise=0.05, chunk=500)
     torch.testing.assert_close(read.scores, theirs[0].norm(dim=-1), rtol=0.05, atol=0)
 
 
@@ -98,14 +98,14 @@ def test_gradient_shap_written_out() -> None:
         noisy = x + 0.1 * (x.max() - x.min()) * torch.from_numpy(e)
         total += ((noisy - b) * gradient(value, b + a * (noisy - b))).sum(-1) / 4
     for chunk in (4, 3, 1):
-        read = attribute(trace, "gradient_shap", count=4, noise=0.1, seed=7, baseline="pad", chunk=chunk)
+        read = attributions.attribute(trace, "gradient_shap", count=4, noise=0.1, seed=7, baseline="pad", chunk=chunk)
         torch.testing.assert_close(read.scores, total, rtol=1e-9, atol=1e-12)
 
 
 def test_gradient_shap_goes_to_integrated_gradients() -> None:
     trace = trace_of(n=4)
-    exact = attribute(trace, "integrated_gradients", baseline="pad")
-    read = attribute(trace, "gradient_shap", count=2000, baseline="pad", chunk=250)
+    exact = attributions.attribute(trace, "integrated_gradients", baseline="pad")
+    read = attributions.attribute(trace, "gradient_shap", count=2000, baseline="pad", chunk=250)
     assert read.info["difference"] == pytest.approx(exact.info["difference"], abs=1e-12)
     off = float(read.scores.sum()) - read.info["difference"]
     assert 0 < abs(off) < 4 * read.info["standard_error"]  # four standard errors; the draws are fixed by the seed
@@ -114,7 +114,9 @@ def test_gradient_shap_goes_to_integrated_gradients() -> None:
 
 def test_gradient_shap_of_every_baseline_is_the_mean_over_baselines() -> None:
     trace = trace_of(n=4)
-    pad, zero, every = (attribute(trace, "gradient_shap", baseline=name, count=2) for name in ("pad", "zero", "every"))
+    pad, zero, every = (
+        attributions.attribute(trace, "gradient_shap", baseline=name, count=2) for name in ("pad", "zero", "every")
+    )
     assert every.info["baseline"] == "pad zero"
     assert every.info["difference"] == pytest.approx((pad.info["difference"] + zero.info["difference"]) / 2, abs=1e-12)
 
@@ -126,10 +128,12 @@ def test_gradient_shap_of_every_baseline_is_the_mean_over_baselines() -> None:
 def test_conductance_adds_up_at_every_layer(case: str) -> None:
     trace = trace_of(case)
     # From one token to another: a line that begins at zero or at padding runs through a norm's bend, and needs many points.
-    whole = attribute(trace, "integrated_gradients", baseline=7)
+    whole = attributions.attribute(trace, "integrated_gradients", baseline=7)
     for layer in range(3):
         # The weights are drawn otherwise on other processors: the bound is far away.
-        read = attribute(trace, "layer_conductance", layer=layer, baseline=7, tolerance=5e-3, most_steps=20_000)
+        read = attributions.attribute(
+            trace, "layer_conductance", layer=layer, baseline=7, tolerance=5e-3, most_steps=20_000
+        )
         assert read.info["completeness"]["expected"] == pytest.approx(whole.info["difference"], abs=1e-9)
         assert read.info["completeness"]["relative_gap"] < 5e-3
         assert read.info["at_layer"] == layer
@@ -138,8 +142,8 @@ def test_conductance_adds_up_at_every_layer(case: str) -> None:
 def test_conductance_of_the_embeddings_is_integrated_gradients() -> None:
     """What enters layer 0 of a model without an embedding norm is the word embedding plus a constant."""
     trace = trace_of("gpt2")
-    read = attribute(trace, "layer_conductance", layer=0, tolerance=1e-4, most_steps=20_000)
-    exact = attribute(trace, "integrated_gradients", tolerance=1e-6)
+    read = attributions.attribute(trace, "layer_conductance", layer=0, tolerance=1e-4, most_steps=20_000)
+    exact = attributions.attribute(trace, "integrated_gradients", tolerance=1e-6)
     torch.testing.assert_close(read.scores, exact.scores, rtol=0, atol=1e-3 * float(exact.scores.abs().max()))
 
 
@@ -163,7 +167,9 @@ def test_conductance_written_out() -> None:
     trace = trace_of(n=4)
     hidden, slope = hidden_line(trace, 2, 401)
     expected = ((slope[1:] + slope[:-1]) / 2 * (hidden[1:] - hidden[:-1])).sum((0, -1))
-    read = attribute(trace, "layer_conductance", layer=2, baseline="pad", tolerance=1e-4, most_steps=20_000)
+    read = attributions.attribute(
+        trace, "layer_conductance", layer=2, baseline="pad", tolerance=1e-4, most_steps=20_000
+    )
     torch.testing.assert_close(read.scores, expected, rtol=0, atol=1e-3 * float(expected.abs().max()))
 
 
@@ -176,7 +182,7 @@ def test_captums_conductance_leaves_out_the_ends_of_the_line() -> None:
     b = trace.model.hf_model.get_input_embeddings().weight[0].detach().expand_as(x)
     stock = trace.model.hf_model
     conductance = captum.LayerConductance(value, stock.bert.encoder.layer[1])
-    ours = attribute(trace, "layer_conductance", layer=2, baseline="pad")
+    ours = attributions.attribute(trace, "layer_conductance", layer=2, baseline="pad")
     expected = ours.info["completeness"]["expected"]
     sums = {n: float(conductance.attribute(x[None], b[None], n_steps=n).detach().sum()) for n in (32, 512)}
     off = {n: abs(total - expected) / abs(expected) for n, total in sums.items()}
@@ -191,8 +197,8 @@ def test_captums_conductance_leaves_out_the_ends_of_the_line() -> None:
 def test_sequential_integrated_gradients_are_blank_out_of_embeddings(case: str) -> None:
     """On a line on which one token changes, the integral of the gradient is the change of the target."""
     trace = trace_of(case)
-    read = attribute(trace, "sequential_integrated_gradients", baseline="zero", tolerance=1e-4)
-    expected = attribute(trace, "blank_out", replacement="zero", score="logit").scores
+    read = attributions.attribute(trace, "sequential_integrated_gradients", baseline="zero", tolerance=1e-4)
+    expected = attributions.attribute(trace, "blank_out", replacement="zero", score="logit").scores
     special = torch.tensor(trace.special)
     torch.testing.assert_close(
         read.scores[~special], expected[~special], rtol=0, atol=1e-3 * float(expected.abs().max())
@@ -213,7 +219,7 @@ def test_sequential_steps_written_out() -> None:
             expected[j] += (gradient(value, point)[j] * x[j]).sum() / 2
     options = {"baseline": "zero", "steps": 2, "rule": "riemann_right"}
     with pytest.warns(mixlens.scoring.completeness.IncompleteWarning):
-        read = attribute(trace, "sequential_integrated_gradients", **options)
+        read = attributions.attribute(trace, "sequential_integrated_gradients", **options)
     torch.testing.assert_close(read.scores, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -238,7 +244,7 @@ def test_sequential_steps_written_out() -> None:
 )
 def test_refusals(name: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        attribute(trace_of(), name, **options)
+        attributions.attribute(trace_of(), name, **options)
 
 
 def test_hidden_states_of_the_stock_model_are_not_touched() -> None:
@@ -246,6 +252,6 @@ def test_hidden_states_of_the_stock_model_are_not_touched() -> None:
     trace = mixlens.load(model).trace(input_ids=ids(5))
     before = [weights.clone() for weights in model.parameters()]
     for name in ("smooth_grad", "gradient_shap", "layer_conductance", "sequential_integrated_gradients"):
-        first, again = attribute(trace, name), attribute(trace, name)
+        first, again = attributions.attribute(trace, name), attributions.attribute(trace, name)
         assert torch.equal(first.scores, again.scores)  # the same draws, the same bits
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))

@@ -16,7 +16,7 @@ from conftest import ids, loaded
 import mixlens
 from mixlens.base.errors import InputError
 from mixlens.methods import _coalitions
-from mixlens.scoring.attributions import attribute
+from mixlens.scoring import attributions
 
 TEXT = "A dull film with a wonderful cast."
 
@@ -84,7 +84,7 @@ def owen(value: Any, tree: Any, n: int) -> np.ndarray:
 def test_exact_shap_is_the_shapley_value_by_enumeration(trace: Any) -> None:
     pytest.importorskip("shap")
     value, movable = game(trace, delete=False)
-    read = attribute(trace, "shap", algorithm="exact", replacement="mask")
+    read = attributions.attribute(trace, "shap", algorithm="exact", replacement="mask")
     assert read.scores[movable].tolist() == pytest.approx(shapley(value, len(movable)), abs=1e-9)
     assert read.scores[[0, len(trace) - 1]].abs().sum() == 0
     assert read.info["completeness"]["relative_gap"] < 1e-9
@@ -104,7 +104,7 @@ def test_partition_shap_is_the_owen_value_of_shaps_tree(
 
     monkeypatch.setattr(library.maskers.Text, "clustering", seen)
     value, movable = game(trace, delete=replacement == "delete")
-    read = attribute(trace, "shap", replacement=replacement)
+    read = attributions.attribute(trace, "shap", replacement=replacement)
     expected = owen(cache(value), trees[-1], len(movable))
     assert read.scores[movable].tolist() == pytest.approx(expected.tolist(), abs=1e-9)
     assert read.info["nothing_kept"] == pytest.approx(value([False] * len(movable)), abs=1e-12)
@@ -113,7 +113,7 @@ def test_partition_shap_is_the_owen_value_of_shaps_tree(
 def test_few_evaluations_keep_the_sum(trace: Any) -> None:
     """Where they are used up, the units of a group share its value: efficient all the same."""
     pytest.importorskip("shap")
-    full, few = attribute(trace, "shap"), attribute(trace, "shap", evaluations=10)
+    full, few = attributions.attribute(trace, "shap"), attributions.attribute(trace, "shap", evaluations=10)
     assert few.info["passes"] < full.info["passes"]
     assert not torch.allclose(few.scores, full.scores)
     for read in (full, few):
@@ -126,7 +126,7 @@ def test_a_player_that_does_nothing_gets_nothing(monkeypatch: pytest.MonkeyPatch
     model = loaded("bert", head="AutoModelForSequenceClassification")
     trace = model.trace(input_ids=ids(5))
     monkeypatch.setattr(_coalitions, "outcomes", _of_first_two)
-    read = attribute(trace, "shap", replacement="delete", target=0)
+    read = attributions.attribute(trace, "shap", replacement="delete", target=0)
     assert read.scores.tolist() == pytest.approx([1.5, 2.5, 0, 0, 0], abs=1e-12)
 
 
@@ -139,7 +139,7 @@ def _of_first_two(trace: Any, gone: Any, target: Any, *, replacement: Any) -> np
 def test_words_are_players_and_their_tokens_share(trace: Any) -> None:
     pytest.importorskip("shap")
     text = mixlens.load("sentiment", dtype="float64").trace("An unwatchable mess.")
-    read = attribute(text, "shap", unit="word")
+    read = attributions.attribute(text, "shap", unit="word")
     for word, places in text.words:
         assert len({float(read.scores[i]) for i in places}) == 1, word
     assert any(len(places) > 1 for _, places in text.words)
@@ -149,7 +149,7 @@ def test_many_units_are_refused_where_all_subsets_are_asked_for() -> None:
     pytest.importorskip("shap")
     trace = mixlens.load("sentiment").trace("A dull film. " * 6)
     with pytest.raises(InputError, match=r"take 2\^\d+ texts; at most 16 units"):
-        attribute(trace, "shap", algorithm="exact")
+        attributions.attribute(trace, "shap", algorithm="exact")
 
 
 # --- LIME ---------------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_lime_is_a_weighted_ridge_regression(trace: Any) -> None:
     once = cache(value)
     values = np.array([once(tuple(map(bool, row))) for row in kept])
     expected, intercept = ridge(kept, values, weights)
-    read = attribute(trace, "lime", count=60, seed=5)
+    read = attributions.attribute(trace, "lime", count=60, seed=5)
     assert read.scores[movable].tolist() == pytest.approx(expected.tolist(), abs=1e-9)
     assert read.info["intercept"] == pytest.approx(intercept, abs=1e-9)
     assert read.info["score"] == "probability"
@@ -188,10 +188,10 @@ def test_lime_is_a_weighted_ridge_regression(trace: Any) -> None:
 def test_lime_is_drawn_by_its_seed(trace: Any) -> None:
     pytest.importorskip("lime")
     np.random.seed(1)
-    first = attribute(trace, "lime", count=40)
+    first = attributions.attribute(trace, "lime", count=40)
     np.random.seed(2)
-    assert torch.equal(first.scores, attribute(trace, "lime", count=40).scores)
-    assert not torch.equal(first.scores, attribute(trace, "lime", count=40, seed=1).scores)
+    assert torch.equal(first.scores, attributions.attribute(trace, "lime", count=40).scores)
+    assert not torch.equal(first.scores, attributions.attribute(trace, "lime", count=40, seed=1).scores)
 
 
 # --- both ---------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_lime_is_drawn_by_its_seed(trace: Any) -> None:
 def test_a_missing_library_is_one_line(name: str, trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"the method {name} needs {name}: pip install .*\[peers\]'"):
-        attribute(trace, name)
+        attributions.attribute(trace, name)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_missing_library_is_one_line(name: str, trace: Any, monkeypatch: pytes
 def test_refusals(name: str, options: dict[str, Any], why: str, trace: Any) -> None:
     pytest.importorskip(name)
     with pytest.raises(InputError, match=why):
-        attribute(trace, name, **options)
+        attributions.attribute(trace, name, **options)
 
 
 @pytest.mark.parametrize("name", ["shap", "lime"])
@@ -227,8 +227,8 @@ def test_targets_are_those_of_every_other_method(name: str) -> None:
     """The number that is explained is the target's: a word less its foil, of a masked language model."""
     pytest.importorskip(name)
     trace = mixlens.load("agreement").trace("The keys to the cabinet [MASK] rusty.")
-    read = attribute(trace, name, target="were", foil="was", score="logit")
-    other = attribute(trace, name, target="was", foil="were", score="logit")
+    read = attributions.attribute(trace, name, target="were", foil="was", score="logit")
+    other = attributions.attribute(trace, name, target="was", foil="were", score="logit")
     assert read.info["target"] == "were - was"
     torch.testing.assert_close(
         read.scores, -other.scores, rtol=1e-4, atol=1e-5

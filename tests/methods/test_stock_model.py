@@ -146,3 +146,19 @@ def test_on_a_cpu_no_function_of_cuda_is_called_where_memory_runs_out(monkeypatc
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: pytest.fail("a function of CUDA was called"))
     for one, other in zip(attribute(traces, "grad_x_input"), expected, strict=True):
         torch.testing.assert_close(one.scores, other.scores, rtol=1e-10, atol=1e-12)
+
+
+def test_one_end_of_a_span_is_a_question_of_its_own() -> None:
+    """The start alone, or the end alone: the logit, or the probability over the positions."""
+    model = with_head("bert", "AutoModelForQuestionAnswering")
+    tokens = ids(6)
+    with torch.no_grad():
+        out = model.hf_model(torch.tensor([tokens]))
+        gone = model.hf_model(torch.tensor([[*tokens[:5], 7]]))
+    for target, name in (((2, None), "start_logits"), ((None, 4), "end_logits")):
+        place = next(one for one in target if one is not None)
+        for score, number in (("logit", lambda row: row), ("probability", lambda row: row.softmax(-1))):
+            options: dict[str, Any] = {"target": target, "score": score, "replacement": 7}
+            found = attribute(model.trace(input_ids=tokens), "blank_out", **options)
+            change = number(getattr(out, name)[0])[place] - number(getattr(gone, name)[0])[place]
+            assert float(found.scores[5]) == pytest.approx(float(change), abs=1e-10)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mixlens.scoring.maps import known as known_maps
-from mixlens.scoring.registry import known_attributions as known
+from mixlens.scoring import maps, registry
 
 LINE = {
     "rule": "gauss_legendre",
@@ -66,7 +65,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_defaults_of_a_method(name: str) -> None:
-    parameters = inspect.signature({**known(), **known_maps()}[name].function).parameters
+    parameters = inspect.signature({**registry.known_attributions(), **maps.known()}[name].function).parameters
     given = {key: one.default for key, one in parameters.items() if one.default is not inspect.Parameter.empty}
     assert given == DEFAULTS[name]
     assert [type(given[key]) for key in sorted(given)] == [type(DEFAULTS[name][key]) for key in sorted(given)]
