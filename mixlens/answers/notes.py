@@ -1,171 +1,123 @@
-"""Notes: what a reader must know before the numbers. Each is one sentence, in the same place as the answer."""
+"""Notes: what a reader must know before the numbers, in the order in which they stand. Each is one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..base.text import listed, percent, points, probability, sentence_case
-from ..model.model import Model
+from ..base.parts import Number, Quote, Sentence, joined, said
+from ..base.text import percent, points
 from ..scoring.notices import JUDGED, MANY, no_mask, spelled, spelled_words
-from ..types import Trace
-from .asked import Asked
-from .choice import MOST_LISTED, NO_EFFECT, SPECIAL
-from .rules import Fall, act_together, agreement_state, raising
-from .sentences import called, quoted, them, these
-from .value import Agreement, Note, Single, Trust, Word
+from .case import Case
+from .rules import NO_EFFECT, state_of
+from .telling import chance, measured_of, measures, quotes, them, these
+from .value import Note, Why
 
-SPAN = "The answer is a span: its words are explained together, by where it starts and where it ends, not one by one."
-
-
-def notes_of_text(trace: Trace, asked: Asked, cut: int | None, reasons: Sequence[Word]) -> Iterator[Note]:
-    """Of the text: cut, spelled out by the vocabulary, without a mask. Of an answer: a span.
-    `reasons`: the words that are named."""
-    model = trace.model
-    if cut is not None:
-        yield Note(
-            "cut",
-            "caution",
-            f"The text was cut: it has {cut:,} tokens and the model reads {len(trace):,}. What follows was not read.",
-        )
-    yield from _shredded(model, trace, reasons)
-    yield from _unknown(model, trace)
-    yield from _typed(model, trace)
-    if model.task == "question-answering" and len(asked.own) > 1:
-        yield Note("span", "caution", SPAN)
-    if asked.query is not None and no_mask(model, trace):
-        mask = model.tokenizer.mask_token
-        yield Note(
-            "no_mask", "caution", f"There is no {mask} in the text: the model sees the word that it predicts here."
-        )
+MOST_LISTED = 5  # words in a note
+SPECIAL = 0.5  # the part of all scores that special tokens hold, above which a note is given
 
 
-def _shredded(model: Model, trace: Trace, reasons: Sequence[Word]) -> Iterator[Note]:
-    """Where the vocabulary does not know many of the words, or one that is named."""
-    unknown = getattr(model.tokenizer, "unk_token", None)
-    count, total = spelled(trace, unknown)
-    named = [word.text for word in reasons if word.tokens in spelled_words(trace, unknown)]
+def caution(name: str, *parts: str | Quote | Number | Sentence) -> Note:
+    return Note(name, "caution", said(*parts))
+
+
+def notes_of(case: Case, why: Why, left_out: Sequence[tuple[str, str]]) -> tuple[Note, ...]:
+    return (*_of_text(case, why), *_of_scores(case, why), *_of_checks(why, left_out))
+
+
+def _of_text(case: Case, why: Why) -> Iterator[Note]:
+    """Cut; spelled out by the vocabulary; unknown; special tokens that stand in the text itself (the mask that is
+    filled is meant); an answer that is a span; a text without a mask."""
+    trace, model, tokenizer = case.trace, case.model, case.model.tokenizer
+    if case.cut is not None:
+        read = f"{case.cut:,} tokens and the model reads {len(trace):,}"
+        yield caution("cut", f"The text was cut: it has {read}. What follows was not read.")
+    token = getattr(tokenizer, "unk_token", None)
+    (count, total), letters = spelled(trace, token), spelled_words(trace, token)
+    named = [k for k in why.answer.for_ if why.words[k].tokens in letters]
     if total and count / total >= MANY:
         text = (
-            f"The vocabulary of this model does not know {count} of the {total} {JUDGED}: they are cut into letters or are "
-            "unknown, so the scores say little about words. Use a model that was trained on such texts."
+            f"The vocabulary of this model does not know {count} of the {total} {JUDGED}: they are cut into letters or "
+            "are unknown, so the scores say little about words. Use a model that was trained on such texts."
         )
-        yield Note("shredded", "fail", text)
+        yield Note("shredded", "fail", said(text))
     elif named:
-        yield Note(
-            "shredded",
-            "caution",
-            f"The vocabulary of this model does not know {listed(named)}: it reads letters there, not a word.",
+        what = joined(quotes(why.words, named), last=" and ")
+        yield caution(
+            "shredded", "The vocabulary of this model does not know ", what, ": it reads letters there, not a word."
         )
-
-
-def _unknown(model: Model, trace: Trace) -> Iterator[Note]:
-    """Words that are the unknown token and nothing else: the model sees that a word stands there, not which."""
-    number = getattr(model.tokenizer, "unk_token_id", None)
-    if number is None or trace.words is None:
-        return
-    words = [text for text, places in trace.words if all(trace.input_ids[place] == number for place in places)]
-    unknown = [quoted(word) for word in dict.fromkeys(words) if word != model.tokenizer.unk_token]
-    if unknown:
+    number = getattr(tokenizer, "unk_token_id", None)
+    if number is not None and trace.words is not None:
+        words = [text for text, places in trace.words if all(trace.input_ids[place] == number for place in places)]
+        unknown = [Quote(word) for word in dict.fromkeys(words) if word != token]
         more = [f"{len(unknown) - MOST_LISTED:,} more"] if len(unknown) > MOST_LISTED else []
-        names = listed([*unknown[:MOST_LISTED], *more])
-        yield Note("unknown", "caution", f"The model cannot read {names}: it sees {model.tokenizer.unk_token} there.")
-
-
-def _typed(model: Model, trace: Trace) -> Iterator[Note]:
-    """Special tokens that stand in the text itself; the mask of a model that fills it is meant."""
-    meant = model.tokenizer.mask_token if model.task == "masked-lm" and model.mask_id is not None else None
+        if unknown:
+            listed = joined([*unknown[:MOST_LISTED], *more], last=" and ")
+            yield caution("unknown", "The model cannot read ", listed, f": it sees {token} there.")
+    meant = tokenizer.mask_token if model.task == "masked-lm" and model.mask_id is not None else None
     texts = [text for text in (trace.text, trace.pair) if text]
-    names = getattr(model.tokenizer, "all_special_tokens", ()) if texts else ()
-    typed = [quoted(name) for name in names if name != meant and any(name in text for text in texts)]
+    names = getattr(tokenizer, "all_special_tokens", ()) if texts else ()
+    typed = [Quote(name) for name in names if name != meant and any(name in text for text in texts)]
     if typed:
-        what = "a special token" if len(typed) == 1 else "special tokens"
-        yield Note(
-            "typed_special", "caution", f"The text has {listed(typed)} in it: the model reads {what} there, not words."
+        listed, kind = joined(typed, last=" and "), "a special token" if len(typed) == 1 else "special tokens"
+        yield caution("typed_special", "The text has ", listed, f" in it: the model reads {kind} there, not words.")
+    if model.task == "question-answering" and len(case.own) > 1:
+        text = "its words are explained together, by where it starts and where it ends, not one by one."
+        yield caution("span", f"The answer is a span: {text}")
+    if case.query is not None and no_mask(model, trace):
+        yield caution(
+            "no_mask", f"There is no {tokenizer.mask_token} in the text: the model sees the word that it predicts here."
         )
 
 
-def notes_of_scores(
-    words: Sequence[Word], reasons: Sequence[int], special_share: float, signed: bool, own: float
-) -> Iterator[Note]:
-    """Of the scores: held by special tokens, by marks, by the answer's own words, without a sign."""
-    if special_share > SPECIAL:
-        yield Note(
-            "special",
-            "caution",
-            f"Special tokens hold {percent(special_share)} of all scores; the shares are of the rest.",
-        )
-    yield from _note_of_marks(words, [words[place] for place in reasons])
-    if own > SPECIAL:
-        yield Note(
-            "own_words",
-            "caution",
-            f"The answer’s own words hold {percent(own)} of the evidence; they stay when words are taken out.",
-        )
-    if not signed:
-        yield Note(
-            "no_sign",
-            "caution",
-            "This method has no sign: it says how much a word counted, not whether for or against.",
-        )
-
-
-def _note_of_marks(words: Sequence[Word], reasons: Sequence[Word]) -> Iterator[Note]:
-    """A mark that scores more than every word that is named; where marks themselves are named nothing is said."""
-    mark = _strongest_mark(words)
+def _of_scores(case: Case, why: Why) -> Iterator[Note]:
+    """Held by special tokens; by a mark, more than by every word that is named; by the answer's own words; without a
+    sign."""
+    words, reasons = why.words, [why.words[k] for k in why.answer.for_]
+    if why.special_share > SPECIAL:
+        held = Number(percent(why.special_share))
+        yield caution("special", "Special tokens hold ", held, " of all scores; the shares are of the rest.")
+    marks = [k for k, word in enumerate(words) if word.mark]
+    mark = max(marks, key=lambda k: abs(words[k].share), default=None)
     strongest = max((abs(word.share) for word in reasons), default=0.0)
-    if mark is not None and abs(mark.share) > strongest and any(not word.mark for word in reasons):
-        score = percent(mark.share, sign=True)
-        yield Note(
-            "marks",
-            "caution",
-            f"The mark {quoted(mark.text)} scores more than any word named ({score}); marks are not named.",
+    if mark is not None and abs(words[mark].share) > strongest and any(not word.mark for word in reasons):
+        score = Number(percent(words[mark].share, sign=True))
+        quote = Quote(words[mark].text, word=mark)
+        yield caution(
+            "marks", "The mark ", quote, " scores more than any word named (", score, "); marks are not named."
+        )
+    own = sum(abs(word.share) for word in words if set(word.tokens) & case.own)
+    if why.task == "question-answering" and own > SPECIAL:
+        held = Number(percent(own))
+        yield caution(
+            "own_words", "The answer’s own words hold ", held, " of the evidence; they stay when words are taken out."
+        )
+    if not why.method.signed:
+        yield caution(
+            "no_sign", "This method has no sign: it says how much a word counted, not whether for or against."
         )
 
 
-def _strongest_mark(words: Sequence[Word]) -> Word | None:
-    return max(
-        (word for word in words if word.mark and not word.special), key=lambda word: abs(word.share), default=None
-    )
-
-
-def notes_of_trust(
-    trust: Trust,
-    fall: Fall,
-    agreement: Agreement,
-    left_out: Sequence[tuple[str, str]],
-    words: Sequence[Word],
-    reasons: Sequence[int] = (),
-) -> Iterator[Note]:
-    """Of the checks: words whose removal does nothing, or raises the answer, methods that disagree, methods that could not be
-    asked. `reasons`: the words that are named."""
-    if act_together(fall) and trust.single is not None:
-        yield Note("together", "caution", _together(trust, trust.single, words))
-    elif trust.k and abs(fall.size) < NO_EFFECT:
-        stays = f"Without {these(trust.k)} the {trust.measures} stays ({points(-fall.size)})"
-        yield Note("no_effect", "fail", f"{stays}: the model does not need {them(trust.k)}.")
-    if raising(fall):
-        yield Note("raises", "caution", _raised(trust, fall, words, reasons))
-    if trust.k and agreement_state(agreement.same, agreement.of) == "fail":
-        yield Note(
-            "disagree", "caution", f"The methods disagree: no other of the {agreement.of} puts {these(trust.k)} first."
-        )
+def _of_checks(why: Why, left_out: Sequence[tuple[str, str]]) -> Iterator[Note]:
+    """Words whose removal does nothing, or raises the answer; methods that disagree, or could not be asked."""
+    m, trust, named = measured_of(why), why.trust, these(why.trust.k)
+    if m.together and trust.single is not None:
+        word = quotes(why.words, [trust.single.word])[0]
+        both = said("without ", named, " the ", measures(why), " is ", chance(m.without))
+        one = said("without ", word, " alone it is ", chance(trust.single.without))
+        yield caution("together", "The words act together: ", both, ", ", one, ".")
+    elif m.k and abs(m.size) < NO_EFFECT:
+        stays = said(f"Without {named} the ", measures(why), " stays (", Number(points(-m.size)), ")")
+        yield Note("no_effect", "fail", said(stays, f": the model does not need {them(m.k)}."))
+    if m.raising:
+        words = quotes(why.words, [why.answer.for_[place] for place in m.raising])
+        alone = [
+            said("without ", word, " alone ", chance(m.each[at])) for word, at in zip(words, m.raising, strict=True)
+        ]
+        scores = "its score" if len(words) == 1 else "their scores"
+        told = said(measures(why).capital(), ": ", chance(m.whole), ", but ", joined(alone, last=" and "))
+        yield caution("raises", told, f". That contradicts {scores}.")
+    if m.k and state_of("agreement", m) == "fail":
+        yield caution("disagree", f"The methods disagree: no other of the {m.of} puts {named} first.")
     if left_out:
-        methods = listed([f"{name} ({reason.rstrip('.')})" for name, reason in left_out])
-        yield Note("left_out", "caution", f"Not asked: {methods}.")
-
-
-def _raised(trust: Trust, fall: Fall, words: Sequence[Word], reasons: Sequence[int]) -> str:
-    """Named words that contradict their scores, with the numbers."""
-    places = raising(fall)
-    names = called(words, [reasons[place] for place in places])
-    alone = [f"without {name} alone {probability(fall.each[place])}" for name, place in zip(names, places, strict=True)]
-    scores = "its score" if len(names) == 1 else "their scores"
-    return (
-        f"{sentence_case(trust.measures)}: {probability(fall.whole)}, but {listed(alone)}. That contradicts {scores}."
-    )
-
-
-def _together(trust: Trust, single: Single, words: Sequence[Word]) -> str:
-    (word,) = called(words, [single.word])
-    alone = f"without {word} alone it is {probability(single.without)}"
-    return f"The words act together: without {these(trust.k)} the {trust.measures} is {probability(trust.without)}, {alone}."
+        methods = joined([said(f"{name} ({reason.rstrip('.')})") for name, reason in left_out], last=" and ")
+        yield caution("left_out", "Not asked: ", methods, ".")

@@ -1,4 +1,4 @@
-"""`Why` and what it is made of: frozen values, written as plain JSON types and read back."""
+"""`Why` and what it is made of: facts alone, frozen, written as plain JSON types and read back."""
 
 from __future__ import annotations
 
@@ -9,26 +9,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ..base.errors import ResultError
 from ..base.files import refuse_foreign, write
+from ..base.parts import Sentence, read, said
+from .case import Word
 
 KIND = "why"
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word of the text (or one token, where words are not known), with its score."""
-
-    text: str
-    before: str  # the characters between the word before and this one
-    segment: str  # "text", "pair", "written" or "template"
-    special: bool
-    mark: bool  # punctuation alone
-    score: float
-    share: float  # of all evidence, signed; special tokens are left out
-    tokens: tuple[int, ...]
+EMPTY = said()
 
 
 @dataclass(frozen=True)
@@ -42,6 +32,7 @@ class Answer:
     for_: tuple[int, ...]
     against: tuple[int, ...]
     predicted: bool = True  # the target is what the model says
+    word: str | None = None  # the word that is tagged
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,8 @@ class Filler:
 
 @dataclass(frozen=True)
 class Random:
-    """The answer without random sets of as many words, other than the named one; of the whole text where there is none."""
+    """The answer without random sets of as many words, other than the named one; of the whole text where there is
+    none."""
 
     mean: float
     low: float
@@ -110,23 +102,35 @@ class Curve:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked."""
+    """One thing that was checked; where it changed the answer, from which number to which, and between which it ranges."""
 
     id: str
     state: str  # "ok", "caution", "fail" or "info"
-    title: str
-    detail: str
+    title: Sentence
+    detail: Sentence
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an answer says, beside what stands in its trust."""
+
+    question: Sentence
+    sentence: Sentence
+    without: Sentence
+    method: Sentence
+    others: Sentence  # what else the model could say; empty where there is little
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Whether the words that are named are those the model uses, in this text."""
+    """What taking words out of this text says: whether the words that are named are those the model uses."""
 
-    verdict: str
-    sentence: str
     k: int
     filler: Filler
-    measures: str  # what the numbers below are: "probability of negative", "were against was"
     whole: float
     without: float
     without_prediction: str
@@ -136,9 +140,13 @@ class Trust:
     empty: float
     single: Single | None
     curve: Curve
-    checks: tuple[Check, ...]
-    but: str = ""  # what the answer adds to the words that are named, where their removal does not bear them out
     without_each: tuple[float, ...] = ()  # without each named word alone, in the order of `Answer.for_`
+    # told of these facts, as soon as they stand in a `Why`
+    verdict: str = ""  # "ok", "caution" or "fail"
+    sentence: Sentence = EMPTY
+    checks: tuple[Check, ...] = ()
+    measures: Sentence = EMPTY  # what the numbers are: "probability of negative", "share of were against was"
+    but: Sentence = EMPTY  # what the headline adds where the removal of the words does not bear them out
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ class Note:
 
     id: str
     state: str  # "caution" or "fail"
-    text: str
+    text: Sentence
 
 
 @dataclass(frozen=True)
@@ -169,15 +177,14 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a model said what it said of one text: the answer, the words for and against it, and whether to trust that."""
+    """Why a model said what it said of one text: the answer, the words for and against it, and whether to trust
+    that."""
 
     model: str
     task: str
     classes: tuple[str, ...] | None
     text: str
     pair: str | None
-    question: str
-    sentence: str
     answer: Answer
     predictions: tuple[tuple[str, float], ...]
     unit: str
@@ -191,10 +198,23 @@ class Why:
     gaps: Gaps = field(repr=False)
     limits: Mapping[str, float] = field(repr=False)
     provenance: Mapping[str, Any] = field(repr=False)
+    told: Told = field(init=False, repr=False, compare=False)
+    question: str = field(init=False, default="")
+    sentence: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        from .telling import tell
+
+        told, trust = tell(self)
+        for name, value in {"told": told, "question": told.question, "sentence": told.sentence, "trust": trust}.items():
+            object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; `mixlens.answers.from_dict` reads them back."""
-        return {"kind": KIND, **_plain(self)}
+        """Plain JSON types; `mixlens.answers.from_dict` reads them back. Sentences as text where they always stood, as parts in
+        "told", and beside each note's text."""
+        notes = [{**_plain(one), "parts": one.text.plain()} for one in self.notes]
+        told = {one.name: getattr(self.told, one.name).plain() for one in fields(self.told)}
+        return {"kind": KIND, **_plain(self), "notes": notes, "told": told}
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """JSON; with a path, written there too. A file that is no result of mixlens is kept, unless `force`."""
@@ -202,8 +222,8 @@ class Why:
         return _written(text + "\n", path, force).rstrip("\n")
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
-        """One row for each word, one column for each method; with a path, written there too. A file that is no result of
-        mixlens is kept, unless `force`."""
+        """One row for each word, one column for each method; with a path, written there too. A file that is no result
+        of mixlens is kept, unless `force`."""
         out = io.StringIO()
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow(
@@ -216,9 +236,10 @@ class Why:
 
     def show(self, *, color: bool = True) -> None:
         """Print to the terminal."""
-        from ..show.why_text import show_why
+        from ..show.text import console
+        from ..show.why_text import view
 
-        show_why(self, color=color)
+        console(color=color).print(view(self))
 
     def report(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """One HTML file that opens on the answer. A file that is no page of mixlens is kept, unless `force`."""
@@ -244,29 +265,24 @@ def _written(text: str, path: str | os.PathLike[str] | None, force: bool) -> str
     return text
 
 
-# --- plain types and back -----------------------------------------------------------------------------------------------
-
-
 def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, tuples as lists. A field `for_` is named `for`, which Python keeps for itself."""
+    """Dataclasses as dicts, tuples as lists. `for_` is named `for`, which Python keeps for
+    itself."""
     if is_dataclass(value):
-        return {one.name.rstrip("_"): _plain(getattr(value, one.name)) for one in fields(value)}
+        return {one.name.rstrip("_"): _plain(getattr(value, one.name)) for one in fields(value) if one.name != "told"}
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     return list(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def from_dict(content: Mapping[str, Any]) -> Why:
-    """The `Why` that `to_dict` wrote."""
+    """The `Why` that `to_dict` wrote. Its sentences are told anew from the facts; those of notes are kept."""
     try:
         if content["kind"] != KIND:
             raise ResultError(f"this is {content['kind']!r:.40}, not {KIND!r}.")
-        values: dict[str, Any] = {one.name: content[one.name] for one in fields(Why)}
-        values |= {name: _made(kind, content[name]) for name, kind in PARTS.items()}
-        values |= {name: tuple(_made(kind, one) for one in content[name]) for name, kind in LISTS.items()}
-        values["predictions"] = tuple((str(name), float(share)) for name, share in content["predictions"])
-        values["classes"] = None if content["classes"] is None else tuple(content["classes"])
-        return Why(**values)
+        notes = [{**one, "text": one.get("parts", [one["text"]])} for one in content["notes"]]
+        why: Why = _made(Why, {**content, "notes": notes})
+        return why
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, ResultError):
             raise
@@ -275,31 +291,19 @@ def from_dict(content: Mapping[str, Any]) -> Why:
         ) from error
 
 
-def _made(kind: type, content: Mapping[str, Any] | None) -> Any:
-    """A dataclass of its plain form, its own parts included."""
-    if content is None:
-        return None
-    known = [one for one in fields(kind) if one.name.rstrip("_") in content or one.default is MISSING]
-    values = {one.name: content[one.name.rstrip("_")] for one in known}
-    for name, value in values.items():
-        if (kind, name) in INNER:
-            values[name] = _made(INNER[kind, name], value)
-        elif name == "checks":
-            values[name] = tuple(_made(Check, one) for one in value)
-        else:
-            values[name] = _frozen(value)
-    return kind(**values)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-PARTS: dict[str, type] = {"answer": Answer, "method": Method, "trust": Trust, "agreement": Agreement, "gaps": Gaps}
-INNER: dict[tuple[type, str], type] = {
-    (Trust, "filler"): Filler,
-    (Trust, "random"): Random,
-    (Trust, "single"): Single,
-    (Trust, "curve"): Curve,
-}
-LISTS: dict[str, type] = {"words": Word, "methods": Reading, "notes": Note}
+def _made(kind: Any, value: Any) -> Any:
+    """A value of this type, of its plain form."""
+    if kind is Sentence:
+        return read(value) if isinstance(value, list) else said(value)
+    if is_dataclass(kind):
+        types = get_type_hints(kind)
+        known = [one for one in fields(kind) if one.init and (one.name.rstrip("_") in value or one.default is MISSING)]
+        values = {one.name: _made(types[one.name], value[one.name.rstrip("_")]) for one in known}
+        return kind(**values)  # type: ignore[operator]
+    if get_origin(kind) is UnionType:
+        return None if value is None else _made(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        each = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return tuple(_made(one, item) for one, item in zip(each, value, strict=True))
+    return float(value) if kind is float else value

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from ..answers.choice import CHOICES, FILLERS, known_fillers, methods_for
+from ..answers.case import CHOICES, FILLERS, known_fillers, methods_for
 from ..answers.generation.wording import QUESTION
 from ..answers.names import is_signed, name_of
 from ..base.text import counted
@@ -17,7 +17,7 @@ from ..model.model import Model
 from ..scoring.asking import parse_method
 from ..scoring.attributions import known as attributions
 from ..scoring.maps import known as maps
-from ..show.why_page import crumb_of
+from ..show.why_page import TASKS
 from .guard import clipped
 from .jobs import Desk
 
@@ -56,7 +56,7 @@ def questions_for(model: Model) -> list[dict[str, str]]:
     """The questions that this model can be asked, in the order of the page."""
     if model.task not in CHOICES:
         return []
-    asked = {"why": (crumb_of({"task": model.task}), "Words for and against it, and whether to trust them.")}
+    asked = {"why": (TASKS[model.task][1], "Words for and against it, and whether to trust them.")}
     asked["flow"] = ("What flows where?", "How the words travel through the layers to the answer.")
     asked["methods"] = (
         "Compare methods",

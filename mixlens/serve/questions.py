@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..answers.choice import filler_for
+from ..answers.case import filler_for
 from ..base.errors import InputError, LongError, MixlensError, methods_within, nearest, readable
 from ..model.model import Model
 from ..scoring.targets import output_id

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..answers import Why, why
-from ..answers.choice import methods_for
+from ..answers.case import methods_for, words_of
 from ..answers.generation.explaining import explain_written, write
 from ..answers.names import name_of
 from ..answers.value import Note
-from ..answers.words import pieces_of
 from ..base.errors import InputError
+from ..base.parts import said
 from ..model.model import Model
 from ..scoring.asking import parse_method
 from ..show.flow_page import counted_number, flow_data, flow_page, flow_results, picture_of
@@ -70,7 +70,7 @@ def _traced(model: Model, asked: Mapping[str, Any], track: Track) -> Trace:
     track.next()
     track.next()
     trace = model.trace(asked["text"])
-    pieces = pieces_of(trace)[0]
+    pieces = words_of(trace)[0]
     words, marks = ([one for one in pieces if not one.special and one.mark is is_mark] for is_mark in (False, True))
     found = " and ".join([counted_number(len(words), "word"), *([counted_number(len(marks), "mark")] if marks else [])])
     track.next(f"Read the text: {len(trace)} tokens, {found}")
@@ -100,13 +100,13 @@ def _answer(model: Model, asked: Mapping[str, Any], track: Track) -> tuple[Trace
     methods = compared(model, len(trace)) if asked["methods"] is None else asked["methods"]
     answer = why(model, trace, methods=methods, progress=step, **choices)
     if asked["cut"]:
-        answer = replace(answer, notes=(*answer.notes, Note("cut", "caution", asked["cut"])))
+        answer = replace(answer, notes=(*answer.notes, Note("cut", "caution", said(asked["cut"]))))
     return trace, answer, names
 
 
 def _why(model: Model, asked: Mapping[str, Any], track: Track) -> Answered:
     _, answer, _ = _answer(model, asked, track)
-    return Answered({"kind": "why", "why": shown_why(answer.to_dict())}, why_page(answer))
+    return Answered({"kind": "why", "why": answer.to_dict(), "page": shown_why(answer)}, why_page(answer))
 
 
 def _methods(model: Model, asked: Mapping[str, Any], track: Track) -> Answered:
@@ -117,7 +117,7 @@ def _methods(model: Model, asked: Mapping[str, Any], track: Track) -> Answered:
     results = gather(model, trace, names, query=asked["query"], **goal)
     told = Told(results, why=answer)
     return Answered(
-        {"kind": "methods", "why": shown_why(answer.to_dict())},
+        {"kind": "methods", "why": answer.to_dict(), "page": shown_why(answer)},
         page_of_texts([told], room=room_of(MEGABYTES), preset="methods"),
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..answers import why
-from ..answers.choice import CHOICES, methods_for
+from ..answers.case import CHOICES, methods_for
 from ..answers.generation import Generation
 from ..base.errors import InputError, methods_within
 from ..base.paths import path_of

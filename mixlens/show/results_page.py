@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..answers import Why
 from ..base.errors import InputError
 from ..types import Attribution, Map, Result
 from .page_entry import Entry, entry, numbered, shortened
 from .page_template import REPORT, filled_page, folder_name, subtitle_of
-from .why_page import HasDict, about_line, shown_why
+from .why_page import about_line, shown_why
 
 PRESETS = {"why": "Why this answer", "flow": "What flows where", "methods": "Compare methods", "all": "Report"}
 IDENTITY = ("model", "revision", "text", "pair", "dtype", "unit")  # facts that results about one text share
@@ -22,7 +23,7 @@ class Told:
     """What a page tells of one text: results, the answer to why, or the reason that there is none."""
 
     results: Sequence[Result] = ()
-    why: HasDict | None = None
+    why: Why | None = None
     unanswered: str | None = None
 
 
@@ -67,8 +68,8 @@ def _entry(told: Told, *, room: int) -> Entry:
     """One text of the page."""
     more: Entry = {} if told.unanswered is None else {"unanswered": told.unanswered}
     if told.why is not None:
-        why = shown_why(told.why.to_dict())
-        more = {"why": why, "question": why["question"], "subtitle": about_line(why)}
+        why = shown_why(told.why)
+        more = {"why": why, "question": why["title"], "subtitle": about_line(told.why)}
     if not told.results:
         why = more["why"]
         return {"label": shortened(why["text"], 79), "model": why["model"], "text": why["text"], "methods": [], **more}

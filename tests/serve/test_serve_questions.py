@@ -223,7 +223,7 @@ def test_a_long_text_is_cut_where_that_is_wanted_and_the_answer_says_so(client: 
     line = "The text has 122 tokens; the first 64 are explained, the rest was not read."
     assert told["notes"] == [line]
     assert [note for note in got["why"]["notes"] if note["id"] == "cut"] == [
-        {"id": "cut", "state": "caution", "text": line}
+        {"id": "cut", "state": "caution", "text": line, "parts": [line]}
     ]
     assert got["why"]["provenance"]["tokens"] == 64
     told, got = answer(client, model="sentiment", text=REVIEW, question="why", truncate=True)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import kept
@@ -362,7 +361,7 @@ def without_blocks(value: Any) -> Any:
 
 
 def pages() -> Any:
-    why = SimpleNamespace(to_dict=lambda: why_example.example(text="a\u200bb" + "x" * 80))
+    why = made.answer(text="a\u200bb" + "x" * 80)
     results = [made.attribution(), made.row_of_map(), made.attribution(**OFF, notices=["Look.", "a\u200bb"])]
     maps = [
         made.a_map(2, 3),
@@ -402,8 +401,8 @@ def pages() -> Any:
         "refused": [refusal(lambda some=some: results_page.page(some)) for some in refused],
         "why": page_of(why_page.why_page(why)),
         "about": [
-            why_page.about_line({"task": task, "model": "m", "classes": classes})
-            for task in (*why_page.KINDS, "x")
+            why_page.about_line(made.answer(task=task, classes=classes))
+            for task in why_page.TASKS
             for classes in (None, [], ["a"], list("abcdefgh"), list("abcdefghi"))
         ],
     }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens.answers import Why, from_dict
-from mixlens.answers.choice import CHOICES, methods_for
+from mixlens.answers.case import CHOICES, methods_for
 from mixlens.base.errors import InputError, ResultError
 
 TEXT = "A dull film, but the cast is wonderful."
@@ -236,7 +236,7 @@ def test_a_vocabulary_that_does_not_know_the_words_is_said() -> None:
     )  # two of seven are spelled, and one of them is named
     note = next(note for note in one.notes if note.id == "shredded")
     assert note.state == "caution"
-    assert "does not know lifeless:" in note.text
+    assert "does not know “lifeless”:" in note.text
 
 
 def test_a_word_that_is_the_unknown_token_and_a_special_token_in_the_text_are_said() -> None:
@@ -248,16 +248,6 @@ def test_a_word_that_is_the_unknown_token_and_a_special_token_in_the_text_are_sa
         *ids_of(answer("agreement", MASKED)),
     }  # a mask is meant
     assert "typed_special" in ids_of(answer(text="A dull [MASK]."))  # a classifier fills none
-
-
-def test_a_mark_is_compared_with_the_words_that_are_named() -> None:
-    from mixlens.answers.notes import notes_of_scores
-    from mixlens.answers.value import Word
-
-    scored = (("a", 0.2), ("b", -0.5), ("!", 0.3))
-    words = [Word(text, " ", "text", False, text == "!", share, share, (0,)) for text, share in scored]
-    assert [note.id for note in notes_of_scores(words, [0], 0.0, True, 0.0)] == ["marks"]
-    assert not list(notes_of_scores(words[:2], [0], 0.0, True, 0.0))
 
 
 def test_one_word_has_nothing_to_compare_with() -> None:
@@ -392,12 +382,10 @@ def test_csv_has_a_row_for_each_word_and_a_column_for_each_method() -> None:
 
 
 def test_a_path_is_never_printed() -> None:
-    from mixlens.answers.facts import model_name
-
     model = mixlens.load("sentiment")
     for name, told in (("/tmp/models/mine", "mine"), ("./mine", "mine"), ("org/name", "org/name")):
         model.name = name
-        assert model_name(model) == told
+        assert mixlens.why(model, "A dull film.", methods=["grad_x_input"], draws=1).model == told
     model.name = "/tmp/models/mine"
     command = mixlens.why(model, "A dull film.", methods=["grad_x_input"], draws=1).provenance["command"]
     assert "-m FOLDER/mine" in command

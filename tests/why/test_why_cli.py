@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 import mixlens
-from mixlens.answers.value import Filler, Single
+from mixlens.answers import from_dict
 from mixlens.cli.app import main
 from mixlens.show import why_text
 from mixlens.show.text import rendered
@@ -47,7 +46,8 @@ def test_the_answer_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     below = lines[lines.index(TEXT) + 1]
     assert set(below) <= {" ", "+", "-"}
     assert "+" * len("wonderful") in below
-    assert any(line.startswith("Trust  ok  without ") for line in lines)
+    assert any(line.startswith("Trust: Yes, for ") for line in lines)
+    assert any(re.match(r"(ok|!)  Without ", line) for line in lines)
 
 
 def test_json_csv_and_page_of_one_call(
@@ -115,28 +115,36 @@ def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
     lines = rendered(why_text.view(why), width=80).splitlines()
     bars = [line for line in lines if re.match(r"  \S+( \(\d+.. word\))? +[+−][\d.<]+ %", line)]
     assert 0 < len(bars) <= why_text.MOST_BARS
-    rest = next(line for line in lines if "more carry" in line)
+    rest = next(line for line in lines if " more words" in line)
     assert int(rest.split()[0]) + len(bars) == sum(not word.special and word.share != 0 for word in why.words)
 
 
+def changed(why: Any, **parts: Any) -> Any:
+    """The answer with other facts; what is said of them is said anew."""
+    return from_dict({**why.to_dict(), **parts})
+
+
 def test_a_word_that_stands_in_the_text_more_than_once_has_its_place_beside_its_bar(why: Any) -> None:
+    facts = why.to_dict()
     text = (("the", 0.4), ("keys", 0.2), ("to", 0.1), ("the", 0.3))
-    words = tuple(replace(why.words[1], text=one, share=share, tokens=(0,)) for one, share in text)
-    answer, trust = replace(why.answer, for_=(0,), against=()), replace(why.trust, single=None)
-    lines = rendered(why_text.view(replace(why, words=words, answer=answer, trust=trust)), width=80)
+    words = [{**facts["words"][1], "text": one, "share": share, "tokens": [0]} for one, share in text]
+    answer, trust = {**facts["answer"], "for": [0], "against": []}, {**facts["trust"], "single": None}
+    lines = rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
     assert re.findall(r"^  (.+?) +\+\d+ %", lines, re.MULTILINE) == ["the (1st word)", "the (4th word)", "keys", "to"]
 
 
 def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
     """Of forty words, the named ones have the smallest shares."""
+    facts = why.to_dict()
     shares = [0.001, -0.001, *[0.998 / 38] * 38]
-    words = tuple(
-        replace(why.words[1], text=f"w{place}", share=share, tokens=(place,)) for place, share in enumerate(shares)
-    )
-    long = replace(why, words=words, answer=replace(why.answer, for_=(0,), against=(1,)))
-    assert {0, 1} <= set(why_text.bar_words(long))
-    assert len(why_text.bar_words(long)) == why_text.MOST_BARS
-    assert {0, 1} <= why_text.marked_words(long)
+    words = [{**facts["words"][1], "text": f"w{k}", "share": share, "tokens": [k]} for k, share in enumerate(shares)]
+    answer, trust = {**facts["answer"], "for": [0], "against": [1]}, {**facts["trust"], "single": None}
+    lines = rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
+    bars = re.findall(r"^  (\w+) +[+−]", lines, re.MULTILINE)
+    assert {"w0", "w1"} <= set(bars)
+    assert len(bars) == why_text.MOST_BARS
+    below = next(line for line in lines.splitlines() if line.startswith("+"))
+    assert below[:4] == "++--"  # both are marked
 
 
 def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,38 +156,13 @@ def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         out,
     )
     assert re.search(r"^without this word: of the two words were and was, were has [\d.]+ % \(", out, re.MULTILINE)
-    assert re.search(r"without this word +share of were against was 99\.\d % -> [\d.]+ %", out)
+    assert re.search(r"Without this word: 99\.\d % of the two becomes [\d.]+ %\.", out)
 
 
-def test_the_lines_of_a_foil_say_what_is_measured_and_what_the_model_says_then(why: Any) -> None:
-    """Made up: a classifier's answer against a class, and a language model's against a word."""
-    trust = replace(why.trust, measures="share of are against were", without_prediction="is")
-    told = replace(why, answer=replace(why.answer, target="are", foil="were"), trust=trust)
-    line = why_text.without_line(told)
-    assert ": of the two classes are and were, are has " in line
-    assert "); the model then says is; words are deleted" in line
-    assert ": of the two words are and were, are has " in why_text.without_line(replace(told, classes=None))
-    still = why_text.without_line(replace(told, trust=replace(trust, without_prediction="are")))
-    assert still.endswith("; the model still says are; words are deleted")
-    single = Single(why.answer.for_[0], 0.055, True)
-    lines = rendered(why_text.view(replace(told, trust=replace(trust, k=2, single=single))), width=200).splitlines()
-    assert any(line.endswith(" alone 5.5 % of the two") for line in lines)
-
-
-def test_a_number_and_its_percent_are_on_one_line_and_numbers_of_trust_have_their_column(why: Any) -> None:
+def test_a_number_and_its_percent_are_on_one_line(why: Any) -> None:
     for width in (40, 60, 70, 80):
         lines = rendered(why_text.view(why), width=width).splitlines()
         assert not [line for line in lines if line.strip().startswith("%")]
-    (first,) = [place for place, line in enumerate(lines) if "random word" in line and " -> " in line]
-    assert "(all " in lines[first]
-    indents = [re.search(r"\d|the|model|in", line).start() for line in lines[first : first + 2]]  # type: ignore[union-attr]
-    assert indents[0] == indents[1]  # under the number
-
-
-def test_the_terminal_names_what_stands_in_for_removed_words(why: Any) -> None:
-    assert why_text.without_line(why).endswith("; words are deleted")
-    masked = replace(why, trust=replace(why.trust, filler=Filler("mask", "words are replaced by the mask token")))
-    assert why_text.without_line(masked).endswith("; words are replaced by the mask token")
 
 
 def test_a_target_of_several_tokens_is_for_explain(
@@ -248,7 +231,8 @@ def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
 def test_the_help_tells_the_limits_of_the_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mixlens.answers.choice import DRAWS, LIMITS
+    from mixlens.answers.case import DRAWS
+    from mixlens.answers.rules import LIMITS
 
     run("why", "--help", monkeypatch=monkeypatch, columns=200)
     told = " ".join(capsys.readouterr().out.split())

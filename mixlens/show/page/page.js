@@ -1,6 +1,7 @@
 "use strict";
 // The report: the answer to a text first, then the explorer: maps and scores of every method, layer by layer.
 
+const COLUMNS = { most: 24, few: 14, room: 800 }; // words of the table of methods; the pixels that they may take
 const PRESETS = { why: "Why this answer", flow: "What flows where", methods: "Compare methods" };
 
 function startPage(data, root) {
@@ -200,6 +201,28 @@ function explorerOf(data, status) {
     return rowOf(matrixOf(found, one.depth - 1, units), Math.max(0, units.of[state.chosen]));
   }
 
+  /** What `methodsWide` sets: the words with the largest shares, in the order of the text; the others are added up. */
+  function methodsTold(words, methods, k) {
+    const all = words.map((_, i) => i).filter((i) => !words[i].special);
+    const width = all.reduce((sum, i) => sum + Math.max(34, 12 + 8 * Math.min(14, words[i].text.length)), 0);
+    const weight = (i) => Math.max(...methods.map((one) => Math.abs(one.shares[i])));
+    const largest = [...all].sort((a, b) => weight(b) - weight(a)).slice(0, COLUMNS.few).sort((a, b) => a - b);
+    const columns = all.length <= COLUMNS.most && width <= COLUMNS.room ? all : largest;
+    const rest = all.filter((i) => !columns.includes(i));
+    const whole = (share, signed) => (Math.abs(share) < 0.005 ? "·" : `${signed ? (share < 0 ? MINUS : "+") : String()}${(Math.abs(share) * 100).toFixed(0)}`);
+    const row = (one) => {
+      const most = columns.reduce((so, i) => Math.max(so, Math.abs(one.shares[i])), 1e-30);
+      const cell = (i) => ({ k: i, text: whole(one.shares[i], one.signed), hue: hueOf(one.shares[i], one.signed), strength: Math.abs(one.shares[i]) < 0.005 ? 0 : one.shares[i] / most, title: `${percent(one.shares[i])} (raw score ${numberText(one.scores[i])})` });
+      const others = rest.length ? whole(rest.reduce((sum, i) => sum + Math.abs(one.shares[i]), 0), false) : null;
+      return { names: [one.everyday, one.name], signed: one.signed, cells: columns.map(cell), rest: others, same: `${one.same_first} of ${k}` };
+    };
+    return {
+      heads: ["Method", "Word", rest.length ? `${counted(rest.length)} others` : null, k === 1 ? "Same word first" : `Same ${numberWord(k)} words first`],
+      words: columns.map((i) => [i, shortened(words[i].text, 14)]), rows: [...methods].sort((a, b) => Number(b.signed) - Number(a.signed)).map(row),
+      divider: "Without a sign: how much, not in which direction",
+    };
+  }
+
   function comparison(units) {
     const box = make("section", { class: "panel-part", "data-method": "all" });
     async function update(mine) {
@@ -211,12 +234,11 @@ function explorerOf(data, status) {
       const k = Math.min(3, words.filter((one) => !one.special).length);
       const top = rows.map((row) => largestOf(row.shares.map((share, i) => (words[i].special ? 0 : row.signed ? Math.max(0, share) : share)), k));
       rows.forEach((row, i) => { row.same_first = top[i].filter((place) => top[0].includes(place)).length; });
-      const shown = { words, methods: [...rows].sort((a, b) => Number(b.signed) - Number(a.signed)), agreement: { k }, unit: "word", answer: { target: "it" } };
-      const columns = columnsOf(shown, MOST_COLUMNS);
+      const told = methodsTold(words, rows, k);
       const name = units.labels[Math.max(0, units.of[state.chosen])];
       box.replaceChildren(
         make("div", {}, make("h3", {}, "The same text, read by every method"), make("p", { class: "small" }, "Attributions as they are; maps from the input to the last layer, the row of ", word(name), `. The last column: how many of the ${numberWord(k)} words that ${rows[0].short} puts first.`)),
-        scrollBox("Methods and words", make("div", {}, methodsWide(shown, columns), methodsNarrow(shown, columns))),
+        scrollBox("Methods and words", make("div", {}, methodsWide(told), methodsNarrow(told))),
         make("div", { class: "legend" }, ...["against", "for", "share"].map((hue) => make("span", { class: "key" }, make("span", { class: `swatch ${hue}` }), { against: `${MINUS} against`, for: "+ for", share: "no sign" }[hue])),
           make("span", {}, "Percent of the row; the strongest colour is the row’s largest. · is under 0.5.")),
       );

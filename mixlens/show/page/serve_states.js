@@ -89,12 +89,8 @@ function errorState({ title, came, todo }, acts) {
 // --- the answer --------------------------------------------------------------------------------------------------------------
 
 function trustLine(why) {
-  const { trust } = why;
-  if (!trust.k) return check(trust.verdict, trust.sentence);
-  const these_ = trust.k === 1 ? "this word" : `these ${numberWord(trust.k)} words`;
-  const random = trust.k === 1 ? "one random word" : `${numberWord(trust.k)} random words`;
-  const said = `Without ${these_}: ${probability(trust.whole)} → ${probability(trust.without)}. Without ${random}: ${probability(trust.random.mean)} on average.`;
-  return check(trust.verdict, trust.sentence, said);
+  const { state, sentence, without } = why.trust;
+  return check(state, make("span", {}, ...set(sentence, why)), ...set(without, why), ".");
 }
 
 function whyState(why, { special, methodsFirst }) {
@@ -126,5 +122,5 @@ function writtenState(generation) {
 async function answerState(answer, options) {
   if (answer.kind === "flow") return flowState(answer.flow);
   if (answer.kind === "written") return writtenState(answer.generation);
-  return whyState(answer.why, { ...options, methodsFirst: answer.kind === "methods" });
+  return whyState(answer.page, { ...options, methodsFirst: answer.kind === "methods" });
 }
