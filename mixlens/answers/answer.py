@@ -17,13 +17,13 @@ from ..scoring.attributions import attribute_each
 from ..scoring.notices import completeness
 from ..scoring.provenance import versions
 from ..scoring.removal import Answer as Left
+from ..scoring.removal import answers_without, random_sets
 from ..types import Attribution, Example, Trace
 from . import rules
 from .case import DRAWS, FILLERS, Case, case_of, choice_for, output_name, span_text
-from .names import is_signed, name_of
+from .names import name_of
 from .notes import notes_of
-from .taking_out import asked_without, random_sets
-from .value import Agreement, Answer, Curve, Filler, Gaps, Method, Random, Reading, Single, Trust, Why, from_dict
+from .value import Agreement, Answer, Curve, Filler, Gaps, Method, Random, Reading, Single, Trust, Why, Word, from_dict
 
 __all__ = ["Why", "from_dict", "why"]
 
@@ -46,7 +46,7 @@ class Scored:
 
     @property
     def signed(self) -> bool:
-        return is_signed(self.request)
+        return self.request.signed
 
 
 def why(
@@ -78,7 +78,16 @@ def why(
     scored, left_out = _scored(case, tell)
     lead = scored[0]
     words = tuple(
-        replace(word, score=score, share=share)
+        Word(
+            text=word.text,
+            before=word.before,
+            segment="pair" if word.source == 1 else "text",
+            special=word.special,
+            mark=word.mark and not word.special,
+            score=score,
+            share=share,
+            tokens=word.tokens,
+        )
         for word, score, share in zip(case.words, lead.scores, lead.shares, strict=True)
     )
     reasons = rules.named(lead.scores, case.free, 1)
@@ -108,7 +117,7 @@ def why(
             case.word,
         ),
         predictions=case.predictions,
-        unit=case.unit,
+        unit="token" if case.trace.words is None or case.trace.text is None else "word",
         words=words,
         special_share=held / total if total else 0.0,
         method=_method(case, lead),
@@ -197,7 +206,7 @@ def _trust(case: Case, scores: Sequence[float], named: Sequence[int]) -> Trust:
     whole, gone, alone, rest = frozenset[int](), frozenset(named), frozenset(free) - set(named), frozenset(free)
     each = [frozenset({word}) for word in named]
     wanted = [whole, gone, alone, rest, *each, *sets, *(one for order in prefixes for one in order)]
-    left = asked_without(trace, case.measured, [word.tokens for word in case.words], wanted, filler=case.filler)
+    left = answers_without(trace, case.measured, [word.tokens for word in case.words], wanted, replacement=case.filler)
 
     def turned(one: frozenset[int]) -> bool:
         """Does the model, which says this of the whole text, say something else now, of all that it can say? Where it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError, TokenLimitError, checked_seed, is_integer, nearest
+from ..base.words import Word, words_in
 from ..data.truncation import naming_option, truncated
 from ..model.model import Model
 from ..model.predict import gives_number
@@ -59,20 +59,6 @@ FILLERS = {
 
 
 @dataclass(frozen=True)
-class Word:
-    """One word of the text (or one token, where words are not known), with the leading method's score."""
-
-    text: str
-    before: str  # the characters between the word before and this one
-    segment: str  # "text", "pair", "written" or "template"
-    special: bool
-    mark: bool  # punctuation alone
-    score: float
-    share: float  # of all evidence, signed; special tokens are left out
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Settings:
     """What the user chose; None is what the table has for the task."""
 
@@ -89,8 +75,7 @@ class Case:
 
     trace: Trace
     cut: int | None  # the number of tokens of a text that was cut
-    words: tuple[Word, ...]  # without scores
-    unit: str  # "word", or "token" where words are not known
+    words: Sequence[Word]  # tokens, where words are not known
     target: Any
     foil: int | None
     query: int | None  # the position a language model or a tagger is read at
@@ -178,12 +163,10 @@ def case_of(
         except TokenLimitError as error:
             raise error if truncate else naming_option(error) from None
 
-    words, unit, characters = words_of(trace)
+    words = words_in(trace)
     ask = _span_asked if model.task == "question-answering" else _output_asked
-    asked = ask(trace, words, characters, target, foil, query)
-    return Case(
-        trace=trace, cut=cut, words=words, unit=unit, filler=filled, requests=requests, settings=settings, **asked
-    )
+    asked = ask(trace, words, target, foil, query)
+    return Case(trace=trace, cut=cut, words=words, filler=filled, requests=requests, settings=settings, **asked)
 
 
 def _refuse_kinds(text: Any, method: Any, methods: Any, draws: Any) -> None:
@@ -242,65 +225,6 @@ def filler_for(model: Model, wanted: str | None) -> str:
     return wanted
 
 
-# --- the words of a text ---------------------------------------------------------------------------------------------
-
-
-def words_of(trace: Trace) -> tuple[tuple[Word, ...], str, list[tuple[int, int]]]:
-    """The words of a text in their order, the unit, and the characters of each. The space before a word, which some
-    tokenizers count as part of a token, is left out."""
-    encoded = None
-    if trace.text is not None:
-        encoded = trace.model.encode(trace.text if trace.pair is None else (trace.text, trace.pair))
-    if encoded is None or encoded.input_ids != trace.input_ids or encoded.offsets is None or trace.words is None:
-        tokens = [
-            Word(
-                token,
-                " " if place else "",
-                "text",
-                trace.special[place],
-                not trace.special[place] and _is_mark(token),
-                0.0,
-                0.0,
-                (place,),
-            )
-            for place, token in enumerate(trace.tokens)
-        ]
-        return tuple(tokens), "token", [(0, 0)] * len(tokens)
-    texts, ends = [trace.text or "", trace.pair or ""], [0, 0]
-    words: list[Word] = []
-    characters: list[tuple[int, int]] = []
-    for surface, places in trace.words:
-        special = all(trace.special[place] for place in places)
-        source = None if encoded.sequences is None else encoded.sequences[places[0]]
-        before, begin, end = "", 0, 0
-        if source is not None:
-            start, stop = encoded.offsets[places[0]]
-            begin = stop - len(texts[source][start:stop].lstrip())
-            end = max(encoded.offsets[place][1] for place in places)
-            before = texts[source][ends[source] : begin]
-            ends[source] = max(ends[source], end)
-        words.append(
-            Word(
-                surface,
-                before,
-                ("text", "pair")[source or 0],
-                special,
-                not special and _is_mark(surface),
-                0.0,
-                0.0,
-                places,
-            )
-        )
-        characters.append((begin, end))
-    return tuple(words), "word", characters
-
-
-def _is_mark(text: str) -> bool:
-    """Punctuation alone."""
-    kinds = [(unicodedata.category(char)[0], char.isascii()) for char in text]
-    return bool(kinds) and all(kind == "P" or (kind == "S" and ascii_) for kind, ascii_ in kinds)
-
-
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
@@ -312,7 +236,7 @@ def output_name(model: Model, number: int) -> str:
 
 
 def _output_asked(
-    trace: Trace, words: Sequence[Word], characters: Any, target: Any, foil: Any, query: int | str | None
+    trace: Trace, words: Sequence[Word], target: Any, foil: Any, query: int | str | None
 ) -> dict[str, Any]:
     """A class of the text, or a word or a tag at a position. Of a language model's own prediction the second-best word
     is the foil, where it has a share or where the best one has less than half."""
@@ -414,16 +338,14 @@ def span_text(trace: Trace, words: Sequence[Word], start: int, end: int) -> str:
     return "".join(f"{word.before if number else ''}{word.text}" for number, word in enumerate(inside))
 
 
-def _span_asked(
-    trace: Trace, words: Sequence[Word], characters: Sequence[tuple[int, int]], target: Any, foil: Any, query: Any
-) -> dict[str, Any]:
+def _span_asked(trace: Trace, words: Sequence[Word], target: Any, foil: Any, query: Any) -> dict[str, Any]:
     """The best span of the context, or the words that are named."""
     if foil is not None:
         raise InputError("an answer of several words has no foil. Leave foil= out.")
     assert trace.logits is not None
     starts, ends = trace.logits.float().softmax(0).unbind(-1)
-    segment = "text" if trace.pair is None else "pair"
-    spans = _best_spans(trace, words, segment, starts, ends)
+    source = int(trace.pair is not None)
+    spans = _best_spans(trace, words, source, starts, ends)
     start, end = spans[0][0]
     if isinstance(target, tuple):
         start, end = resolve(trace, target).ids[:2]
@@ -436,8 +358,8 @@ def _span_asked(
             )
         inside = [
             word
-            for word, (first, last) in zip(words, characters, strict=True)
-            if word.segment == segment and first < begin + len(str(target)) and last > begin
+            for word in words
+            if word.source == source and word.begin < begin + len(str(target)) and word.end > begin
         ]
         start, end = inside[0].tokens[0], inside[-1].tokens[-1]
     return {
@@ -457,11 +379,11 @@ def _span_asked(
 
 
 def _best_spans(
-    trace: Trace, words: Sequence[Word], segment: str, starts: Tensor, ends: Tensor
+    trace: Trace, words: Sequence[Word], source: int, starts: Tensor, ends: Tensor
 ) -> list[tuple[tuple[int, int], float]]:
     """The most probable spans of the context, and "no answer" (the first token), with their probabilities."""
     places = sorted(
-        place for word in words if word.segment == segment for place in word.tokens if not trace.special[place]
+        place for word in words if word.source == source for place in word.tokens if not trace.special[place]
     )
     both = starts[:, None] * ends[None, :]
     allowed = torch.zeros_like(both, dtype=torch.bool)

@@ -1,10 +1,8 @@
-"""Methods by name: what everyone reads first, what researchers read second, and which of them have signs."""
+"""Methods by name: what everyone reads first, and what researchers read second."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-from ..scoring.asking import MethodRequest
 
 
 class Name(NamedTuple):
@@ -54,18 +52,8 @@ NAMES: dict[str, Name] = {
     "discretized_integrated_gradients": Name("Path of gradients, by other words", "Discretized Integrated Gradients"),
     "random": Name("Random numbers", "random"),
 }
-# Attributions to a target whose scores are sizes; every other one says for or against.
-UNSIGNED = frozenset({"grad_l2", "grad_x_input_l2", "partial_lrp", "smooth_grad", "transatt"})
-SIGNING = "times_input"  # an option that gives a sign to scores that are sizes without it
 
 
 def name_of(method: str) -> Name:
     """Both names; a method of another package has its own id for both."""
     return NAMES.get(method, Name(method, method))
-
-
-def is_signed(request: MethodRequest) -> bool:
-    """Whether the scores say for or against. Decided by the method and its options, never by the scores."""
-    if not request.class_specific or (request.name in UNSIGNED and not request.options.get(SIGNING)):
-        return False
-    return not request.options.get("absolute") and not str(request.variant).startswith("released")

@@ -13,8 +13,7 @@ from .rules import LIMITS, NO_EFFECT, Measured, decides, state_of
 from .value import Check, Told, Trust
 
 if TYPE_CHECKING:
-    from .case import Word
-    from .value import Why
+    from .value import Why, Word
 
 START = {"ok": "Yes", "caution": "Partly", "fail": "No"}
 

@@ -15,10 +15,23 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..base.errors import ResultError
 from ..base.files import refuse_foreign, write
 from ..base.parts import Sentence, read, said
-from .case import Word
 
 KIND = "why"
 EMPTY = said()
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of the text (or one token, where words are not known), with the leading method's score."""
+
+    text: str
+    before: str  # the characters between the word before and this one
+    segment: str  # "text", "pair", "written" or "template"
+    special: bool
+    mark: bool  # punctuation alone
+    score: float
+    share: float  # of all evidence, signed; special tokens are left out
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..answers.case import CHOICES, FILLERS, known_fillers, methods_for
 from ..answers.generation.wording import QUESTION
-from ..answers.names import is_signed, name_of
+from ..answers.names import name_of
 from ..base.text import counted
 from ..model.model import Model
 from ..scoring.asking import parse_method
@@ -87,7 +87,7 @@ def _about_method(method: Any, kind: str) -> dict[str, Any]:
         "summary": method.summary,
         "everyday": name_of(method.id).everyday,
         "title": name_of(method.id).name,
-        "signed": is_signed(parse_method(method.id)),
+        "signed": parse_method(method.id).signed,
     }
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..answers import Why, why
-from ..answers.case import methods_for, words_of
+from ..answers.case import methods_for
 from ..answers.generation.explaining import explain_written, write
 from ..answers.names import name_of
 from ..answers.value import Note
 from ..base.errors import InputError
 from ..base.parts import said
+from ..base.words import words_in
 from ..model.model import Model
 from ..scoring.asking import parse_method
 from ..show.flow_page import counted_number, flow_data, flow_page, flow_results, picture_of
@@ -70,7 +71,7 @@ def _traced(model: Model, asked: Mapping[str, Any], track: Track) -> Trace:
     track.next()
     track.next()
     trace = model.trace(asked["text"])
-    pieces = words_of(trace)[0]
+    pieces = words_in(trace)
     words, marks = ([one for one in pieces if not one.special and one.mark is is_mark] for is_mark in (False, True))
     found = " and ".join([counted_number(len(words), "word"), *([counted_number(len(marks), "mark")] if marks else [])])
     track.next(f"Read the text: {len(trace)} tokens, {found}")

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..answers.case import Word
 from ..answers.telling import chance, quotes, ranked, same_first, shown_words
-from ..answers.value import Reading, Why
+from ..answers.value import Reading, Why, Word
 from ..base.parts import Number, Quote, Sentence, Strong, joined, said
 from ..base.text import MINUS, THIN, gap, number_word, percent, probability
 from .colors import hue_of

@@ -76,7 +76,7 @@ def test_signed_methods_come_before_the_others_and_the_leading_one_first() -> No
 
 
 def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_score() -> None:
-    from mixlens.answers.names import NAMES, is_signed
+    from mixlens.answers.names import NAMES
     from mixlens.scoring.asking import parse_method
     from mixlens.scoring.attributions import known as attributions
     from mixlens.scoring.maps import known as maps
@@ -85,10 +85,10 @@ def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_sc
     assert len({name.name for name in NAMES.values()}) == len({name.everyday for name in NAMES.values()}) == len(NAMES)
     trace = lens("sentiment").trace(TEXT)
     for method in attributions():
-        if not is_signed(parse_method(method)):
+        if not parse_method(method).signed:
             assert float(mixlens.attribute(trace, method).scores.min()) >= 0, method
-    assert not is_signed(parse_method("blank_out:absolute=true"))
-    assert is_signed(parse_method("blank_out"))
+    assert not parse_method("blank_out:absolute=true").signed
+    assert parse_method("blank_out").signed
 
 
 # --- trust, by the stock model alone ------------------------------------------------------------------------------------
