@@ -29,8 +29,8 @@ from .page_template import (
 from .tokens import shown
 
 if TYPE_CHECKING:
-    from ..runs.corpus.page_facts import Bins, Judged, Mean, OneClass, Overview, Sampled
-    from ..runs.corpus.turned_counts import Turned
+    from ..runs.corpus.counts import Bins, Mean, Turned
+    from ..runs.corpus.page_facts import Judged, OneClass, Overview, Sampled
 
 RUN = Kind(
     (*BASE_STYLES, "run.css"),
@@ -336,7 +336,7 @@ def _example(sample: Sampled) -> Facts:
         "carried": [[visible(name), visible(value)] for name, value in sample.carried],
         "why": list(sample.why),
         "tags": list(sample.tags),
-        "words": [[visible(word.text), visible(word.before), word.segment, list(word.tokens)] for word in sample.words],
+        "words": [[visible(word.text), visible(word.before), word.source, list(word.tokens)] for word in sample.words],
         "check": None
         if check is None
         else {

@@ -25,9 +25,8 @@ from mixlens import data
 from mixlens.base import files as disk
 from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.cli.app import app, main
-from mixlens.runs.corpus import shards
+from mixlens.runs.corpus import page_facts, shards
 from mixlens.runs.corpus import worker as work
-from mixlens.runs.corpus.page_facts import Labels
 from mixlens.runs.corpus.parquet import parquet_content
 from mixlens.runs.experiments import run as experiment
 from mixlens.runs.judge.judge import judge
@@ -416,11 +415,12 @@ def test_two_columns_of_one_name_are_carried_as_text(model: Any, tmp_path: Path)
 
 def test_a_label_of_blanks_is_no_label() -> None:
     for classes in ([], ["negative", "positive"]):
-        labels = Labels("label", classes)
+        options = {"options": {"columns": ["mine"]}}
+        labels = page_facts.Labels({"model": {"classes": classes}, "identity": options}, "mine")
         for value in (" ", "\t\n", "", None):
-            assert labels.add({"label": value}, "positive") == (None, None)
+            assert labels.add({"mine": value}, "positive") == (None, None)
         assert (labels.rows, labels.without + labels.unknown) == (0, 4)
-    assert Labels("label", []).add({"label": " positive "}, "positive") == ("positive", True)
+        assert labels.add({"mine": "positive"}, "positive") == ("positive", True)
 
 
 @pytest.mark.parametrize("size", [10**21, sys.maxsize + 1])

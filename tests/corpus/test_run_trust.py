@@ -16,7 +16,7 @@ import mixlens
 from mixlens import data
 from mixlens.base.errors import InputError
 from mixlens.cli.app import app
-from mixlens.runs.corpus import taken_out, turned_counts
+from mixlens.runs.corpus import counts, taken_out
 
 pytest.importorskip("pyarrow")
 stats = pytest.importorskip("scipy.stats")
@@ -174,15 +174,17 @@ def test_all_sets_where_there_are_few() -> None:
 @pytest.mark.parametrize(("successes", "count"), [(0, 9), (3, 10), (156, 300), (40, 40)])
 def test_the_interval_is_wilsons(successes: int, count: int) -> None:
     known = stats.binomtest(successes, count).proportion_ci(0.95, method="wilson")
-    assert turned_counts.wilson(successes, count) == pytest.approx((known.low, known.high), abs=1e-6)  # 1.959964
+    assert counts.wilson(successes, count) == pytest.approx((known.low, known.high), abs=1e-6)  # 1.959964
 
 
 def test_every_draw_counts_on_its_own() -> None:
     """Two rows, in each of which one draw of ten turns: averaged before the threshold, none would."""
-    counts = turned_counts.TurnedCounts(["alti"])
+    known = counts.Removal({"alti": counts.Turned()}, {"alti": counts.Gaps()})
     left = [0.1] + [0.99] * 9
     for _ in range(2):
-        counts.add(turned_counts.RowCheck({"alti": 0.1}, {"alti": True}, left, [one < 0.5 for one in left], {}))
-    assert counts.random.share == pytest.approx(0.1)
-    assert counts.random.left.counts[[2, 19]].tolist() == [2, 18]
-    assert (counts.methods["alti"].share, counts.best_first()) == (1.0, ["alti"])
+        known.add(counts.RowCheck({"alti": 0.1}, {"alti": True}, left, [one < 0.5 for one in left], {"alti": 0.02}))
+    known.add(counts.RowCheck({}, {}, [], [], {"alti": 0.01}))
+    assert known.random.share == pytest.approx(0.1)
+    assert known.random.left.counts[[2, 19]].tolist() == [2, 18]
+    assert (known.methods["alti"].share, known.best_first()) == (1.0, ["alti"])
+    assert (known.gaps["alti"], known.open_rows, known.unchecked) == (counts.Gaps(3, 2, 0.02), 2, 1)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mixlens.base.errors import InputError
-from mixlens.runs.corpus import tally as counting
 from mixlens.runs.corpus.answers import answers_of
-from mixlens.runs.corpus.page_samples import WHY, Examples
 from mixlens.runs.corpus.rows import InputRow
 from mixlens.runs.corpus.sources import typed_columns
 from mixlens.runs.corpus.worker import BadRow, Plan, Worker
@@ -40,43 +36,6 @@ def test_numbers_and_yes_or_no_are_carried_as_they_are() -> None:
     }
     twice = pa.schema([("c", pa.int64()), ("c", pa.string())])
     assert typed_columns(twice, ["c"]) == ()  # which of the two is meant is not known
-
-
-def test_the_words_that_are_left_are_those_of_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rarest words go; of words that are equally rare the first go first, whatever class and method they are in."""
-    random = np.random.default_rng(0)
-    tally = counting.Tally(["a", "b"])
-    for of_class in ("x", "y"):
-        counts = tally.classes.setdefault(of_class, counting.ClassCounts())
-        for method in ("a", "b"):
-            for word in range(50):
-                tally.entries += counts.count(method, [(f"w{word}", 0.1)] * int(random.integers(1, 5)))
-    monkeypatch.setattr(counting, "TOKENS", 90)
-    entries = [
-        (share.count, (of_class, method, word))
-        for of_class, counts in tally.classes.items()
-        for method, shares in counts.shares.items()
-        for word, share in shares.items()
-    ]
-    assert tally.entries == len(entries) == 200
-    expected = [entry for _, entry in sorted(entries, key=lambda entry: entry[0])[200 - 90 :]]
-    tally._bound()
-    left = [
-        (of_class, method, word)
-        for of_class, counts in tally.classes.items()
-        for method, shares in counts.shares.items()
-        for word in shares
-    ]
-    assert Counter(left) == Counter(expected)
-    assert (tally.entries, tally.has_dropped) == (90, True)
-
-
-def test_a_mixing_ratio_may_begin_with_a_row_that_has_none() -> None:
-    tally = counting.Tally(["a"])
-    row = {"row": 1, "id": "1", "seconds": 0.1, "prediction": "x", "tokens": ["w"], "a": [1.0]}
-    for ratio in (None, [0.25, 0.5], [0.75, 0.5]):
-        tally.add({**row, "mixing_ratio:a": ratio})
-    assert [mean.value for mean in tally.ratios["a"]] == [0.5, 0.5]
 
 
 def test_questions_that_cannot_be_asked_answer_themselves() -> None:
@@ -107,20 +66,3 @@ def test_an_error_is_not_held_beyond_its_batch(monkeypatch: pytest.MonkeyPatch) 
     answers = worker._columns_by_text([(row, None) for row in rows], lambda _: None)  # type: ignore[misc]
     assert answers == {i: BadRow(i, str(i), "no") for i in range(3)}
     assert len(errors) == 3
-
-
-def test_examples_take_turns() -> None:
-    """One row of each reason, then the next of each."""
-    examples = Examples(24)
-    rows = {
-        why: [SimpleNamespace(row=10 * number + i) for i in range(3 - number)] for number, why in enumerate(WHY[1:], 1)
-    }
-    examples.spaced.items = []
-    for why, items in rows.items():
-        for place, item in enumerate(items):
-            examples.chosen[why].offer(float(place), item.row, lambda item=item: item)
-    assert [(why, sample.row) for why, sample in examples._in_turns()] == [
-        ("methods disagree", 10),
-        ("least certain", 20),
-        ("methods disagree", 11),
-    ]

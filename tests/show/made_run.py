@@ -9,13 +9,9 @@ import made_values as made
 import numpy as np
 import torch
 
-from mixlens.runs.corpus.bins import Bins
-from mixlens.runs.corpus.page_facts import OneClass, Overview
-from mixlens.runs.corpus.page_labels import Judged
-from mixlens.runs.corpus.page_samples import Sampled
-from mixlens.runs.corpus.row_words import WrittenWord
-from mixlens.runs.corpus.tally import Mean
-from mixlens.runs.corpus.turned_counts import RowCheck, TurnedCounts
+from mixlens.base.words import Word
+from mixlens.runs.corpus.counts import Bins, Gaps, Mean, Removal, RowCheck, Turned
+from mixlens.runs.corpus.page_facts import Judged, OneClass, Overview, Sampled
 from mixlens.types import Map
 
 METHODS = ("alti:variant=released", "attcat", "mine")
@@ -77,7 +73,7 @@ def sampled(row: int, **changed: Any) -> Sampled:
 
 def samples() -> list[Sampled]:
     check = RowCheck({"attcat": 0.1}, {"attcat": True}, [0.5, 0.9], [False, True], {METHODS[0]: 0.02})
-    words = (WrittenWord("a\u200b", "", 0, (1, 2)), WrittenWord("t", " \u200b", 1, (3,)))
+    words = (Word("a\u200b", "", (1, 2), 0, False), Word("t", " \u200b", (3,), 1, False))
     return [
         sampled(
             7,
@@ -95,8 +91,12 @@ def samples() -> list[Sampled]:
     ]
 
 
-def counts(**none: Any) -> TurnedCounts:
-    found = TurnedCounts(METHODS)
+def unchecked() -> Removal:
+    return Removal({method: Turned() for method in METHODS}, {method: Gaps() for method in METHODS})
+
+
+def counts() -> Removal:
+    found = unchecked()
     found.add(
         RowCheck(
             {METHODS[0]: 0.2, "attcat": 0.95},

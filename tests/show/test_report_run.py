@@ -24,7 +24,7 @@ import mixlens
 from mixlens import data
 from mixlens.base.errors import InputError, MixlensError, ResultError
 from mixlens.cli.app import app, main
-from mixlens.runs.corpus import maps, overview, page_facts, shards, tally
+from mixlens.runs.corpus import counts, maps, overview, shards
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -428,64 +428,6 @@ def test_the_file_is_as_small_as_was_asked(model: Any, tmp_path: Path) -> None:
     assert held(made.report(tmp_path / "none.html", examples=0))["examples"] == []
 
 
-def some_row(number: int, *, tokens: int = 4) -> dict[str, Any]:
-    """A row whose words and prediction nobody has seen before."""
-    words = [f"w{number}x{i}" for i in range(tokens)]
-    scores = list(np.random.default_rng(number).random(tokens))
-    return {
-        **{
-            "row": number,
-            "id": str(number),
-            "text": " ".join(words),
-            "tokens": words,
-            "segments": [0] * tokens,
-            "query": 0,
-        },
-        **{
-            "prediction": f"p{number}",
-            "probability": 0.5,
-            "gap": 1e-7,
-            "seconds": 1e-3,
-            "a": scores,
-            "b": scores[::-1],
-        },
-        "label": "x",
-    }
-
-
-def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, value in (
-        (tally, "TOKENS", 60),
-        (tally, "CLASSES", 5),
-        (tally, "NAMES", 20),
-        (page_facts, "CLASSES", 5),
-    ):
-        monkeypatch.setattr(module, name, value)
-    pass_ = page_facts.PageTally(["a", "b"], page_facts.Labels("label", ["x", "y"]), 24)
-    sizes = []
-    for number in range(1, 1500):
-        row = some_row(number)
-        if number % 3 == 0:
-            row["prediction"], row["tokens"] = "often", ["the", "same", *row["tokens"][2:]]
-        pass_.add(row, "f")
-        counts = pass_.tally
-        assert (
-            counts.entries
-            == sum(len(counted) for one in counts.classes.values() for counted in one.shares.values())
-            <= 120
-        )
-        assert len(counts.classes) <= 10
-        assert len(counts.predicted) <= 40
-        assert len(pass_.certain) <= 21
-        sizes.append(len(pass_.examples.spaced.items) + sum(len(one.heap) for one in pass_.examples.chosen.values()))
-    assert max(sizes) <= 12 + 3 * 4
-    found = pass_.of_class("often", pass_.tally.predicted["often"], 3, 3)
-    assert found.rows == found.counted == 499  # frequent ones are not let go
-    assert {token for token, _, _ in found.top["a"]} == {"the", "same"}
-    assert len(pass_.notes()) == 2
-    assert pass_.tally.unnamed + pass_.tally.predicted.total() == 1499
-
-
 def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows again and again in one shard: five times as many, about the same peak.
 
@@ -506,6 +448,7 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypat
         json.dumps({**manifest, "shards": []})
     )  # shards are judged by their names alone
     monkeypatch.setattr(shards, "ROWS_HELD", 64)
+    monkeypatch.setattr(counts, "AT_ONCE", 500)
     for times in (8, 40):  # two reads may be there at once
         parquet.write_table(pa.concat_tables([table] * times), first)
         first = first.rename(first.with_name(shards.file_name(0, first.read_bytes())))

@@ -10,8 +10,8 @@ from typing import Any
 import made_run
 from made_run import maps_of, overview
 
-from mixlens.runs.corpus.page_labels import Judged
-from mixlens.runs.corpus.turned_counts import RowCheck, TurnedCounts
+from mixlens.runs.corpus.counts import RowCheck
+from mixlens.runs.corpus.page_facts import Judged
 from mixlens.show import run_page
 
 
@@ -39,7 +39,7 @@ def empty() -> Any:
 
 def run_pages() -> Any:
     many = Counter({(f"l{i:02}", f"l{i:02}"): 20 - i // 2 for i in range(13)})
-    unchecked = TurnedCounts(made_run.METHODS)
+    unchecked = made_run.unchecked()
     unchecked.add(RowCheck({}, {}, [], [], {}))
     kinds = {
         "usual": overview(),

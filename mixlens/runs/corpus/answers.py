@@ -13,6 +13,7 @@ from ...model.encode import Encoded
 from ...types import Attribution, Map, Prediction, Trace
 from .parquet import Row
 from .plan import CUT
+from .row_words import word_columns
 from .rows import InputRow, written
 
 Read = Attribution | MixlensError  # the scores of one method on one row, or the reason why there are none
@@ -46,16 +47,15 @@ def or_raise(answer: Any) -> Any:
 
 
 def input_columns(row: InputRow, code: Encoded) -> Row:
-    tokens = list(map(written, code.tokens))
+    """What was read: where each token begins and ends in its text and which text that is (-1: none), and the words."""
     text = row.text if row.messages is None else code.text  # of a conversation, what the chat template wrote
-    inputs = {
-        "row": row.row,
-        "id": row.id,
-        "text": text,
-        "pair": row.pair,
-        **({} if row.whole is None else {CUT: row.whole}),
-    }
-    return {**inputs, "input_ids": list(code.input_ids), "tokens": tokens}
+    columns: Row = {"row": row.row, "id": row.id, "text": text, "pair": row.pair, "input_ids": list(code.input_ids)}
+    columns |= {} if row.whole is None else {CUT: row.whole}
+    columns["tokens"] = list(map(written, code.tokens))
+    if code.offsets is not None and code.sequences is not None:
+        columns |= {name: [span[side] for span in code.offsets] for side, name in enumerate(("starts", "ends"))}
+        columns["segments"] = [-1 if sequence is None else sequence for sequence in code.sequences]
+    return columns | word_columns(columns)
 
 
 def answer_columns(answer: Answer) -> Row:
@@ -63,18 +63,6 @@ def answer_columns(answer: Answer) -> Row:
     prediction, probability = answer.prediction[0] if answer.prediction else (None, None)
     gap = max((float(scores.info["gap"]) for scores in answer.maps.values()), default=None)
     return {"prediction": written(prediction), "probability": probability, "target": None, "gap": gap}
-
-
-def spans(code: Encoded) -> Row:
-    """Where each token begins and ends in its text, and which text that is; -1 for tokens of none."""
-    if code.offsets is None or code.sequences is None:
-        return {}
-    starts, ends = ([span[side] for span in code.offsets] for side in (0, 1))
-    return {"starts": starts, "ends": ends, "segments": list(map(_segment, code.sequences))}
-
-
-def _segment(sequence: int | None) -> int:
-    return -1 if sequence is None else sequence
 
 
 def map_numbers(maps: Mapping[str, Map], number_type: torch.dtype) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from ...base.optional import optional
 from .plan import (
+    BEFORE,
     COLUMNS,
     COMPLETENESS,
     CUT,
@@ -19,6 +20,8 @@ from .plan import (
     RATIO,
     TURNED,
     WITHOUT,
+    WORD_OF,
+    WORDS,
     WRITTEN,
     WRITTEN_SCORES,
     Plan,
@@ -74,6 +77,9 @@ def _kinds(pa: Any) -> dict[str, Any]:
         "segments": pa.int8(),
         "starts": pa.int32(),
         "ends": pa.int32(),
+        WORDS: pa.string(),
+        BEFORE: pa.string(),
+        WORD_OF: pa.int32(),
     }
     numbers = {"row": pa.int64(), "query": pa.int32(), **dict.fromkeys(("probability", "gap", "seconds"), pa.float64())}
     return numbers | {name: pa.list_(kind) for name, kind in lists.items()}

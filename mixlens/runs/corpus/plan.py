@@ -16,9 +16,11 @@ from ...scoring.targets import SCORES, output_id
 from .rows import LIMITS
 
 COLUMNS = (  # columns of every run; a carried column may not have the name of one
-    *("row", "id", "text", "pair", "input_ids", "tokens", "starts", "ends", "segments", "query"),
+    *("row", "id", "text", "pair", "input_ids", "tokens", "starts", "ends", "segments"),
+    *("word_texts", "words_before", "word_of_token", "query"),
     *("prediction", "probability", "target", "gap", "seconds"),
 )
+WORDS, BEFORE, WORD_OF = COLUMNS[9:12]  # the words of a row, what stands before each, and of each token its word
 RATIO = "mixing_ratio:"  # then the method
 WITHOUT = "without:"  # then the method: the probability left for the prediction without the method's first words
 TURNED = "turned:"  # then the method: whether the prediction turned

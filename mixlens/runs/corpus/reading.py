@@ -11,10 +11,10 @@ from typing import Any
 
 from ...base.errors import MixlensError, ResultError
 from ...base.files import RunFolder
+from .counts import NAMES, drop_rarest
+from .plan import WORDS
+from .row_words import word_columns
 from .shards import SCHEMA, CorpusFolder, facts_of, refuse_changed, rows_in, shard_files
-from .tally import NAMES, drop_rarest
-
-Visitor = Callable[[Mapping[str, Any], str], Any]  # of a row, and of the name of its file
 
 KIND = 80  # letters of a reason
 
@@ -45,36 +45,31 @@ def methods_of(manifest: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in manifest["identity"]["methods"]]
 
 
-def visit_rows(out: str | os.PathLike[str], manifest: Mapping[str, Any], visitor: Visitor) -> Counter[str]:
-    """Call `visitor(row, file)` for every row there is. The reasons of rows that could not be explained, with their counts."""
+def visit_rows(
+    out: str | os.PathLike[str], manifest: Mapping[str, Any], visitor: Callable[[Mapping[str, Any], str], Any]
+) -> Counter[str]:
+    """Call `visitor(row, file)` for every row there is. The reasons of rows that could not be explained, with their counts.
+    The words of a row that an earlier version wrote are found again here."""
     reasons: Counter[str] = Counter()
     listed, _ = CorpusFolder(Path(out)).listed()
     for path in shard_files(out):
         refuse_changed(path, listed)
-        reasons.update(_visit_shard(path, manifest, visitor))
+        facts = facts_of(path)
+        if "run" in manifest and facts.get("run") != manifest["run"]:
+            raise ResultError(
+                f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside."
+            )
+        try:
+            reasons.update(kind(str(row["reason"])) for row in facts["errors"])
+            for row in rows_in(path):
+                visitor(row if row.get(WORDS) is not None else {**row, **word_columns(row)}, path.name)
+        except MixlensError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            said = f"{type(error).__name__}: {error!s:.80}"
+            raise ResultError(f"{path.name!r} does not hold what a run writes ({said}).") from None
         drop_rarest(reasons, NAMES)
     return reasons
-
-
-def _visit_shard(path: Path, manifest: Mapping[str, Any], visitor: Visitor) -> Counter[str]:
-    facts = facts_of(path)
-    _refuse_other_run(path, facts, manifest)
-    try:
-        reasons = Counter(kind(str(row["reason"])) for row in facts["errors"])
-        for row in rows_in(path):
-            visitor(row, path.name)
-    except MixlensError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ResultError(
-            f"{path.name!r} does not hold what a run writes ({type(error).__name__}: {error!s:.80})."
-        ) from None
-    return reasons
-
-
-def _refuse_other_run(path: Path, facts: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    if "run" in manifest and facts.get("run") != manifest["run"]:
-        raise ResultError(f"{path.name!r} is a shard of another run. Give the run's command again: it is moved aside.")
 
 
 def kind(reason: str) -> str:

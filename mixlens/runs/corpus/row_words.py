@@ -1,105 +1,75 @@
-"""The words of a row that a run wrote, found in its tokens."""
+"""The words of a row: found in its tokens once, when the row is made, and kept in columns of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ...base.words import Word
 from ...model.words import group_words
 from ...scoring.aggregate import bare
+from .plan import BEFORE, WORD_OF, WORDS
 
-Words = tuple[list[str], np.ndarray]
 APOSTROPHES = frozenset("'’")
 ENDING = 2  # letters of 's, 're, 'll; more letters behind an apostrophe are a word in quotation marks
 
 
-@dataclass(frozen=True)
-class WrittenWord:
-    """A word as the text has it, with the characters between the word before and this one. `segment`: 0, or 1 in the pair."""
-
-    text: str
-    before: str
-    segment: int
-    tokens: tuple[int, ...]
-
-
-def words_in(row: Mapping[str, Any]) -> Words:
-    """The words of a row's text, and of each token the number of its word (-1: the tokenizer added it). Where characters are
-    not known, the words are the tokens without their marks. A word is written as its tokens are: in lower case, where the
-    tokenizer makes it so."""
-    return _words_of_text(row) if _has_offsets(row) else _words_of_tokens(row)
-
-
-def _has_offsets(row: Mapping[str, Any]) -> bool:
-    return row.get("text") is not None and row.get("starts") is not None and bool(row.get("segments"))
-
-
-def is_of_text(row: Mapping[str, Any]) -> list[bool]:
-    """Of each token whether it is of the text, not added by the tokenizer."""
-    return [segment >= 0 for segment in row["segments"]] if row.get("segments") else [True] * len(row["tokens"])
-
-
-def written_words(row: Mapping[str, Any]) -> list[WrittenWord]:
-    """The words of a row in their own letters, in the order of `words_in`."""
-    if not _has_offsets(row):
-        places = np.flatnonzero(is_of_text(row)).tolist()
-        return [
-            WrittenWord(bare(row["tokens"][place]), " " * (number > 0), 0, (place,))
-            for number, place in enumerate(places)
-        ]
-    ends = {0: 0, 1: 0}  # of the word before, in each text
-    return [_written_word(row, word, tuple(at), ends) for word, at in _groups(row)]
+def word_columns(row: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The words as the text and its pair have them, what stands before each, and the number of the word of each token (-1:
+    the tokenizer added it). Where characters are not known, words are the tokens without their marks."""
+    tokens, segments = row["tokens"], row.get("segments") or [0] * len(row["tokens"])
+    groups: list[tuple[str, Any]] = []
+    before: list[str] = []
+    if row.get("text") is None or row.get("starts") is None or not row.get("segments"):
+        groups = [(bare(token), (place,)) for place, token in enumerate(tokens) if segments[place] >= 0]
+        before = ["", *[" "] * (len(groups) - 1)] if groups else []
+    else:
+        texts, ended = (row["text"], row.get("pair")), [0, 0]
+        sequences = [None if segment < 0 else segment for segment in segments]
+        for word, at in group_words(texts, list(zip(row["starts"], row["ends"], strict=True)), sequences, tokens):
+            segment, end = segments[at[0]], max(row["ends"][place] for place in at)
+            if segment >= 0:
+                groups.append((word, at))
+                before.append(str(texts[segment])[ended[segment] : end - len(word)])
+                ended[segment] = end
+    numbers = [-1] * len(tokens)
+    for number, (_, at) in enumerate(groups):
+        for place in at:
+            numbers[place] = number
+    return {WORDS: [word for word, _ in groups], BEFORE: before, WORD_OF: numbers}
 
 
-def apostrophes(row: Mapping[str, Any], words: Sequence[str]) -> list[int]:
-    """The numbers of those words that are the apostrophe of an ending written apart ("it 's"): lists have both as one word."""
-    if not APOSTROPHES.intersection(words):
-        return []
-    written = written_words(row)
-    return [number for number, (mark, ending) in enumerate(pairwise(written)) if _belongs(mark, ending)]
+def words_of(row: Mapping[str, Any]) -> list[Word]:
+    """The words of a row, in order."""
+    tokens: list[list[int]] = [[] for _ in row[WORDS]]
+    for place, number in enumerate(row[WORD_OF]):
+        if number >= 0:
+            tokens[number].append(place)
+    segments = row.get("segments") or [0] * len(row[WORD_OF])
+    return [
+        Word(text, before, tuple(at), segments[at[0]], False)
+        for text, before, at in zip(row[WORDS], row[BEFORE], tokens, strict=True)
+    ]
 
 
-def _belongs(mark: WrittenWord, ending: WrittenWord) -> bool:
-    is_ending = ending.text.isalpha() and len(ending.text) <= ENDING
-    return mark.text in APOSTROPHES and is_ending and not ending.before and mark.segment == ending.segment
-
-
-def _written_word(row: Mapping[str, Any], word: str, at: tuple[int, ...], ends: dict[int, int]) -> WrittenWord:
-    segment = row["segments"][at[0]]
-    end = max(row["ends"][i] for i in at)
-    before = str(row["pair"] if segment else row["text"])[ends[segment] : end - len(word)]
-    ends[segment] = end
-    return WrittenWord(word, before, segment, at)
-
-
-def _words_of_tokens(row: Mapping[str, Any]) -> Words:
-    tokens, of_text = row["tokens"], is_of_text(row)
-    places = np.full(len(tokens), -1)
-    places[np.array(of_text, dtype=bool)] = np.arange(sum(of_text))
-    return [bare(token) for token, is_word in zip(tokens, of_text, strict=True) if is_word], places
-
-
-def _words_of_text(row: Mapping[str, Any]) -> Words:
-    tokens, words = row["tokens"], _groups(row)
-    places = np.full(len(tokens), -1)
-    for number, (_, at) in enumerate(words):
-        places[list(at)] = number
-    return [_written(word, [tokens[i] for i in at]) for word, at in words], places
-
-
-def _groups(row: Mapping[str, Any]) -> list[tuple[str, Sequence[int]]]:
-    """(word, its tokens) of every word of the text and of its pair."""
-    sequences = [segment if segment >= 0 else None for segment in row["segments"]]
-    offsets = list(zip(row["starts"], row["ends"], strict=True))
-    groups = group_words((row["text"], row.get("pair")), offsets, sequences, row["tokens"])
-    return [(word, at) for word, at in groups if row["segments"][at[0]] >= 0]
-
-
-def _written(word: str, tokens: Sequence[str]) -> str:
-    """The word, in lower case if its tokens are the word in lower case."""
-    joined = "".join(map(bare, tokens))
-    return joined if joined == word.lower() else word
+def listed_words(row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
+    """The words of a row as lists have them, and of each word which of these it is: in lower case where its tokens are,
+    and an apostrophe with the ending behind it ("it 's") as one."""
+    joined = [""] * len(row[WORDS])
+    for token, number in zip(row["tokens"], row[WORD_OF], strict=True):
+        if number >= 0:
+            joined[number] += bare(token)
+    begins = np.ones(len(joined), dtype=bool)
+    if APOSTROPHES.intersection(row[WORDS]):
+        words = words_of(row)
+        for number, (mark, ending) in enumerate(pairwise(words), 1):
+            is_ending = ending.text.isalpha() and len(ending.text) <= ENDING and not ending.before
+            begins[number] = not (mark.text in APOSTROPHES and is_ending and mark.source == ending.source)
+    places = begins.cumsum() - 1
+    names = [""] * int(begins.sum())
+    for word, tokens, place in zip(row[WORDS], joined, places, strict=True):
+        names[place] += tokens if tokens == word.lower() else word
+    return names, places

@@ -11,9 +11,8 @@ from typing import Any
 from ...base.errors import printable, printable_json
 from ...base.text import for_terminal, gap, percent
 from ...base.wrong_kinds import wrong_kinds_in_one_line
+from .counts import Counts, Listed
 from .reading import manifest_of, mapping, methods_of, visit_rows
-from .tally import Listed, Tally
-from .turned_counts import TurnedCounts
 
 LEAST_ROWS = 5  # rows that a word must be in to be listed
 SLOWEST = "slowest rows (the time of a batch is shared out evenly over its rows)"
@@ -78,53 +77,41 @@ def summarize(
     examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of words seen `least` times."""
     manifest = manifest_of(out)
     options = mapping(mapping(manifest.get("identity")).get("options"))
-    tally = Tally(methods_of(manifest))
-    reasons = visit_rows(out, manifest, lambda row, _: tally.add(row))
-    frequent = dict(tally.predicted.most_common(classes))
+    counts = Counts(methods_of(manifest))
+    reasons = visit_rows(out, manifest, counts.add)
+    frequent = dict(counts.predicted.most_common(classes))
+    lists = {name: counts.word_lists(name, top=top, least=least, least_rows=least_rows) for name in frequent}
+    ways = {method: counts.removal.methods[method] for method in counts.removal.best_first()}
+    ways |= {RANDOM_WORDS: counts.removal.random}
+    intervals = {name: way.interval() for name, way in ways.items()}
     return Summary(
         out=str(out),
         model=str(mapping(manifest.get("model")).get("name")),
         finished=bool(manifest.get("finished")),
-        rows=tally.rows,
+        rows=counts.rows,
         errors=reasons.total(),
         reasons=reasons.most_common(5),
-        tokens_a_row=tally.tokens.value,
-        seconds_a_row=tally.seconds.value,
+        tokens_a_row=counts.tokens.value,
+        seconds_a_row=counts.seconds.value,
         classes=frequent,
-        top={name: tally.top_of_methods(name, top, least) for name in frequent},
-        agreement=_mean_agreement(tally),
-        mixing_ratio=_mean_ratios(tally),
-        gap={"mean": tally.gap.value, "largest": tally.gap.largest if tally.gap.count else None},
-        slow=tally.slowest(5),
-        signed={name: tally.signed_top(name, top, least) for name in frequent},
-        words={name: tally.words_of_rows(name, top, least_rows) for name in frequent},
-        word_agreement={f"{a}, {b}": mean.value for (a, b), mean in tally.word_agreement.items()},
-        turned=_turned(tally.removal),
-        open={method: vars(gaps) for method, gaps in tally.removal.gaps.items() if gaps.rows},
+        top={name: tops for name, (tops, _, _) in lists.items()},
+        agreement={f"{a}, {b}": mean.value for (a, b), mean in counts.agreement.items()},
+        mixing_ratio={name: [mean.value or 0.0 for mean in layers] for name, layers in counts.ratios.items()},
+        gap={"mean": counts.gap.value, "largest": counts.gap.largest if counts.gap.count else None},
+        slow=counts.slowest(5),
+        signed={name: signed for name, (_, signed, _) in lists.items()},
+        words={name: of_rows for name, (_, _, of_rows) in lists.items()},
+        word_agreement={f"{a}, {b}": mean.value for (a, b), mean in counts.word_agreement.items()},
+        turned={
+            name: {"share": ways[name].share, "low": ends[0], "high": ends[1], "rows": ways[name].rows}
+            for name, ends in intervals.items()
+            if ends is not None
+        },
+        open={method: vars(gaps) for method, gaps in counts.removal.gaps.items() if gaps.rows},
         generate=options.get("generate"),
         least_rows=least_rows,
-        cut=tally.cut if options.get("truncate") else 0,
+        cut=counts.cut if options.get("truncate") else 0,
     )
-
-
-def _turned(counts: TurnedCounts) -> dict[str, dict[str, Any]]:
-    """What turned without words: the method first whose words turn most, random words last."""
-    ways = {method: counts.methods[method] for method in counts.best_first()} | {RANDOM_WORDS: counts.random}
-    return {
-        name: {"share": way.share, **_ends(way.interval()), "rows": way.rows} for name, way in ways.items() if way.rows
-    }
-
-
-def _ends(interval: tuple[float, float] | None) -> dict[str, float]:
-    return {} if interval is None else dict(zip(("low", "high"), interval, strict=True))
-
-
-def _mean_agreement(tally: Tally) -> dict[str, float | None]:
-    return {f"{a}, {b}": mean.value for (a, b), mean in tally.agreement.items()}
-
-
-def _mean_ratios(tally: Tally) -> dict[str, list[float]]:
-    return {name: [mean.value or 0.0 for mean in layers] for name, layers in tally.ratios.items()}
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -135,51 +122,47 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield f"{summary.out}: model {summary.model}, {summary.rows} rows explained, {summary.errors} could not be, {state}"
     yield from (f"  {count:>7}  {reason}" for reason, count in summary.reasons)
     others = summary.errors - sum(count for _, count in summary.reasons)
-    yield from [f"  {others:>7}  for other reasons: errors.jsonl has each"] if others else []
-    if summary.rows:
-        yield from _row_lines(summary)
-
-
-def _row_lines(summary: Summary) -> Iterator[str]:
-    """What is said of rows that were explained."""
+    if others:
+        yield f"  {others:>7}  for other reasons: errors.jsonl has each"
+    if not summary.rows:
+        return
     yield f"{summary.tokens_a_row:.1f} tokens a row, {1000 * (summary.seconds_a_row or 0):.2f} ms a row"
-    yield from _cut_lines(summary.cut)
-    yield from _gap_lines(summary.gap)
-    yield from [line.format(summary.generate) for line in WRITTEN_TEXTS] if summary.generate else []
+    if summary.cut:
+        yield f"{summary.cut} rows were cut to what the model reads: what follows was not read"
+    if summary.gap["mean"] is not None:
+        mean, largest = (f"{summary.gap[name]:.1e}" for name in ("mean", "largest"))
+        yield f"reconstruction gap: mean {mean}, largest {largest} (each row has the largest of its batch)"
+    if summary.generate:
+        yield from (line.format(summary.generate) for line in WRITTEN_TEXTS)
     for name in summary.words:
         yield from _class_lines(summary, name)
-    yield from _turned_lines(summary.turned)
-    yield from _open_lines(summary.open)
+    shown = {  # method -> the cell of its line
+        "three random words" if name == RANDOM_WORDS else name: (
+            "{:>6}  ({} to {}; {} rows)".format(
+                *(for_terminal(percent(facts[fact])) for fact in ("share", "low", "high")), facts["rows"]
+            )
+        )
+        for name, facts in summary.turned.items()
+    }
+    yield from _block("predictions that turn without the three first words (95 % interval)", shown)
+    opened = {
+        name: f"{facts['open']} of {facts['rows']} rows, at worst {for_terminal(gap(facts['largest']))}"
+        for name, facts in summary.open.items()
+    }
+    yield from _block("scores that do not add up within 1 %", opened)
     agreement = {pair: _numbers([value]) for pair, value in summary.word_agreement.items()}
     yield from _block("agreement between methods (mean Spearman correlation over the words of a row)", agreement)
     yield from _block(
         "mixing ratio by layer", {name: _numbers(layers) for name, layers in summary.mixing_ratio.items()}
     )
-    yield from ("", SLOWEST, *map(_slow_line, summary.slow)) if summary.slow else ()
-
-
-def _cut_lines(rows: int) -> list[str]:
-    """One line about rows that were cut; none where no row was."""
-    return [f"{rows} rows were cut to what the model reads: what follows was not read"] if rows else []
-
-
-def _gap_lines(gap: Mapping[str, float | None]) -> list[str]:
-    """One line about gaps; none where no row has a gap."""
-    return (
-        []
-        if gap["mean"] is None
-        else [
-            f"reconstruction gap: mean {gap['mean']:.1e}, largest {gap['largest']:.1e} (each row has the largest of its batch)"
-        ]
-    )
+    if summary.slow:
+        yield from ("", SLOWEST)
+    for row in summary.slow:
+        yield f"  row {row['row']:<9} {row['tokens']:>5} tokens  {1000 * row['seconds']:>9.2f} ms"
 
 
 def _numbers(values: Iterable[float | None]) -> str:
     return "  ".join("-" if value is None else f"{value:.3f}" for value in values)
-
-
-def _slow_line(row: Mapping[str, Any]) -> str:
-    return f"  row {row['row']:<9} {row['tokens']:>5} tokens  {1000 * row['seconds']:>9.2f} ms"
 
 
 def _block(title: str, rows: Mapping[str, str]) -> Iterator[str]:
@@ -196,19 +179,16 @@ def _class_lines(summary: Summary, name: str) -> Iterator[str]:
     said = f"wrote {name!r} first" if summary.generate else f"predicted {name!r}"
     yield from ("", f"{said}: {summary.classes[name]} rows")
     for method, ways in methods.items():
-        first, *others = _way_cells(ways, signed=method in summary.signed.get(name, {}), least_rows=summary.least_rows)
-        yield f"  {method:<{width}}  {first}"
-        yield from (f"  {'':<{width}}  {cell}" for cell in others)
-
-
-def _way_cells(ways: Mapping[str, Listed], *, signed: bool, least_rows: int) -> list[str]:
-    """The words for what was predicted, and those against it; one line where scores have no sign."""
-    if not any(ways.values()):
-        rarer = "" if least_rows <= 1 else "; rarer ones: --least-rows 1 (least_rows=1)"
-        return [f"no word is in {least_rows} {'row' if least_rows == 1 else 'rows'} or more{rarer}"]
-    if not signed:
-        return [_words(ways["for"], sign=False)]
-    return [f"{way + ':':<8} {_words(words, sign=True) or '-'}" for way, words in ways.items()]
+        least = summary.least_rows
+        if not any(ways.values()):
+            rarer = "" if least <= 1 else "; rarer ones: --least-rows 1 (least_rows=1)"
+            cells = [f"no word is in {least} {'row' if least == 1 else 'rows'} or more{rarer}"]
+        elif method in summary.signed.get(name, {}):
+            cells = [f"{way + ':':<8} {_words(words, sign=True) or '-'}" for way, words in ways.items()]
+        else:
+            cells = [_words(ways["for"], sign=False)]
+        for told, cell in zip([method, *[""] * len(cells)], cells, strict=False):
+            yield f"  {told:<{width}}  {cell}"
 
 
 def _words(words: Listed, *, sign: bool) -> str:
@@ -216,29 +196,3 @@ def _words(words: Listed, *, sign: bool) -> str:
     return "  ".join(
         f"{word} {for_terminal(percent(share, sign=sign), unicode=False)} ({rows} rows)" for word, share, rows in words
     )
-
-
-def _turned_lines(turned: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """How many predictions turn without three words, with 95 % intervals."""
-    lines = {_turned_name(name): _turned_line(facts) for name, facts in turned.items()}
-    yield from _block("predictions that turn without the three first words (95 % interval)", lines)
-
-
-def _turned_name(name: str) -> str:
-    return "three random words" if name == RANDOM_WORDS else name
-
-
-def _turned_line(facts: Mapping[str, Any]) -> str:
-    share, low, high = (for_terminal(percent(facts[name])) for name in ("share", "low", "high"))
-    return f"{share:>6}  ({low} to {high}; {facts['rows']} rows)"
-
-
-def _open_lines(opened: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """In how many rows scores miss the sum that they have to have."""
-    yield from _block(
-        "scores that do not add up within 1 %", {name: _open_line(facts) for name, facts in opened.items()}
-    )
-
-
-def _open_line(facts: Mapping[str, Any]) -> str:
-    return f"{facts['open']} of {facts['rows']} rows, at worst {for_terminal(gap(facts['largest']))}"

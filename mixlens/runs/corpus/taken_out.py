@@ -25,7 +25,7 @@ from ...scoring.targets import Target, resolve
 from ...types import Attribution, Trace
 from .parquet import Row
 from .plan import COMPLETENESS, RANDOM_TURNED, RANDOM_WITHOUT, TURNED, WITHOUT
-from .row_words import words_in
+from .row_words import words_of
 
 WORDS = 3  # taken out together
 DRAWS = 10  # random sets a row
@@ -97,11 +97,8 @@ def _target(trace: Trace) -> Target:
 
 def _units(row: Mapping[str, Any], stay: Collection[int]) -> list[list[int]]:
     """The positions of each word that may be taken out: with a letter or a digit, and without a position that is read."""
-    words, places = words_in(row)
-    positions = [np.flatnonzero(places == number).tolist() for number in range(len(words))]
-    return [
-        at for word, at in zip(words, positions, strict=True) if any(map(str.isalnum, word)) and not set(at) & set(stay)
-    ]
+    words = [word for word in words_of(row) if not word.is_mark]
+    return [list(word.tokens) for word in words if not set(word.tokens) & set(stay)]
 
 
 def first_of(scores: np.ndarray, units: Sequence[Sequence[int]]) -> list[int]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from ...base.errors import InputError
 from ...base.text import percent
+from .counts import LEFT, Counts
 from .reading import manifest_of, methods_of, visit_rows
-from .tally import Tally
-from .turned_counts import LEFT, Turned, TurnedCounts
 
 RANDOM_WORDS = "three random words"
 
@@ -19,10 +18,17 @@ def turned_figure(out: str | os.PathLike[str], **options: Any) -> Any:
     last. Gives a Picture. Options: `width`, `font`, `save`, as for `mixlens.plot`."""
     from ...show.figure.histograms import histogram_rows
 
-    counts = _counts(out)
-    ways = {method: counts.methods[method] for method in counts.best_first()} | {RANDOM_WORDS: counts.random}
-    return histogram_rows(
-        {name: _rows(way) for name, way in ways.items()},
+    manifest = manifest_of(out)
+    counts = Counts(methods_of(manifest))
+    visit_rows(out, manifest, counts.add)
+    removal = counts.removal
+    if not removal.random.rows:
+        raise InputError(
+            f"no row of {str(out)!r} was checked. Make the run with trust=True (--trust), in texts of four words or more."
+        )
+    ways = {method: removal.methods[method] for method in removal.best_first()} | {RANDOM_WORDS: removal.random}
+    return histogram_rows(  # rows in each column; a draw is a part of its row
+        {name: (way.left.counts / (way.draws / way.rows)).tolist() for name, way in ways.items()},
         edges=LEFT.tolist(),
         values={name: percent(way.share or 0.0) for name, way in ways.items()},
         value_name="turned",
@@ -30,21 +36,3 @@ def turned_figure(out: str | os.PathLike[str], **options: Any) -> Any:
         grey=RANDOM_WORDS,
         **options,
     )
-
-
-def _counts(out: str | os.PathLike[str]) -> TurnedCounts:
-    """The checks of a run's rows; a run without any is refused."""
-    manifest = manifest_of(out)
-    tally = Tally(methods_of(manifest))
-    visit_rows(out, manifest, lambda row, _: tally.add(row))
-    if not tally.removal.random.rows:
-        raise InputError(
-            f"no row of {str(out)!r} was checked. Make the run with trust=True (--trust), in texts of four words or more."
-        )
-    return tally.removal
-
-
-def _rows(way: Turned) -> list[float]:
-    """Rows in each column; a draw is a part of its row."""
-    each = way.draws / way.rows
-    return [float(count) / each for count in way.left.counts]

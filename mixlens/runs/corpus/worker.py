@@ -26,7 +26,7 @@ from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_meth
 from ...scoring.attributions import attribute_each
 from ...scoring.maps import Call, Scorer, fresh, method, mix
 from ...types import Attribution, Chat, Example, Map, Trace
-from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise, spans
+from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import CUT, RATIO, Plan, refuse_target
 from .rows import InputRow, fingerprint, place_of, written
@@ -319,7 +319,7 @@ class Worker:
         """The columns of one row."""
         started = time.perf_counter()
         place = or_raise(self._place(answer.trace))
-        columns: Row = {**input_columns(row, code), "query": place, **answer_columns(answer), **spans(code)}
+        columns: Row = {**input_columns(row, code), "query": place, **answer_columns(answer)}
         columns |= zip(self.plan.columns, row.columns, strict=True)
         for name in self.requests:
             columns |= self._scores(name, or_raise(answer.scores[name]), columns["target"])

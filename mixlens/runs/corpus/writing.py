@@ -22,7 +22,7 @@ from ...base.errors import InputError, MixlensError
 from ...model.encode import Encoded
 from ...model.model import Model
 from ...scoring.asking import MethodRequest, parse_method
-from .answers import input_columns, spans
+from .answers import input_columns
 from .parquet import Row
 from .plan import WRITTEN, WRITTEN_SCORES, Plan
 from .reading import manifest_of, mapping, methods_of
@@ -64,7 +64,6 @@ def _row(plan: Plan, requests: Mapping[str, MethodRequest], row: InputRow, text:
     first = next(iter(results.values()))
     columns: Row = {
         **input_columns(row, text.prompt),
-        **spans(text.prompt),
         **_prediction(first),
         **_text_columns(first),
     }
