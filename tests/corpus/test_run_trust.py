@@ -16,7 +16,7 @@ import mixlens
 from mixlens import data
 from mixlens.base.errors import InputError
 from mixlens.cli.app import app
-from mixlens.runs.corpus import counts, taken_out
+from mixlens.runs.corpus import counts
 
 pytest.importorskip("pyarrow")
 stats = pytest.importorskip("scipy.stats")
@@ -161,14 +161,6 @@ def test_the_command(tmp_path: Path, texts: list[str]) -> None:
     arguments = ["run", str(file), "-m", "sentiment", "--methods", "alti", "--trust", "--out", str(tmp_path / "run")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert table(tmp_path / "run")[0]["without:alti"] is not None
-
-
-def test_all_sets_where_there_are_few() -> None:
-    assert taken_out.drawn_sets(5, 1) == list(combinations(range(5), 3))  # ten of them
-    drawn = taken_out.drawn_sets(6, 1)
-    assert len(drawn) == len(set(drawn)) == 10
-    assert all(len(set(one)) == 3 for one in drawn)
-    assert taken_out.drawn_sets(6, 1) == drawn != taken_out.drawn_sets(6, 2)
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 9), (3, 10), (156, 300), (40, 40)])
