@@ -310,9 +310,9 @@ class Map(_Result):
 
     def by_word(self) -> Map:
         """Subwords to words: summed over keys, averaged over queries."""
-        from .scoring.by_word import map_by_word
+        from .scoring.by_word import by_word
 
-        return map_by_word(self)
+        return by_word(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, query and key."""
@@ -352,9 +352,9 @@ class HeadMaps(_Result):
 
     def by_word(self) -> HeadMaps:
         """Subwords to words: summed over keys, averaged over queries."""
-        from .scoring.head_maps import heads_by_word
+        from .scoring.by_word import by_word
 
-        return heads_by_word(self)
+        return by_word(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per layer, head, query and key."""
@@ -376,9 +376,9 @@ class Attribution(_Result):
 
     def by_word(self) -> Attribution:
         """Subwords to words: summed."""
-        from .scoring.by_word import attribution_by_word
+        from .scoring.by_word import by_word
 
-        return attribution_by_word(self)
+        return by_word(self)
 
     @wrong_kinds_in_one_line
     def top(self, k: int = 5) -> list[tuple[str, float]]:

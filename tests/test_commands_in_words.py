@@ -100,17 +100,13 @@ def test_values_of_options() -> None:
 
 
 def test_what_a_request_says_of_its_method() -> None:
-    told = {name: MethodRequest(name) for name in ("alti", "attcat", "integrated_gradients", "random", "shap")}
-    facts = {name: (one.is_map, one.class_specific, one.has_layers) for name, one in told.items()}
-    assert facts == {
+    told = {name: MethodRequest(name) for name in ("alti", "attcat", "blank_out", "random")}
+    assert {name: (one.is_map, one.class_specific, one.has_layers) for name, one in told.items()} == {
         "alti": (True, False, True),
-        "attcat": (False, True, facts["attcat"][2]),
-        "integrated_gradients": (False, True, facts["integrated_gradients"][2]),
+        "attcat": (False, True, True),
+        "blank_out": (False, True, False),
         "random": (True, False, True),
-        "shap": (False, True, facts["shap"][2]),
     }
-    for name in ("attcat", "integrated_gradients", "shap"):
-        assert facts[name][2] is asking._attributions()[name].layers
     assert MethodRequest("a", "v", None, {"b": 1, "a": None}).call_key == '["v", {"a": null, "b": 1}]'
     assert MethodRequest("a", None, None, {"p": Path("x")}).call_key == '[null, {"p": "x"}]'
 
@@ -135,16 +131,11 @@ def test_methods_that_one_call_answers() -> None:
     assert asking.grouped({}) == []
 
 
-def test_seconds_of_a_map() -> None:
-    made: Any = SimpleNamespace(info={"seconds": {"forward": 100.0, "proof": 0.25, "map": 2.0, "batch": 7}})
-    assert asking.seconds_of(made) == 2.25
-
-
 # --- targets and places ---------------------------------------------------------------------------------------------------
 
 
 def test_a_target_needs_a_method_that_explains_one() -> None:
-    classes = ", ".join(command_words.class_methods())
+    classes = command_words.class_methods()
     assert "attcat" in classes
     assert "random" not in command_words.class_methods()
     position, word = MethodRequest("alti"), MethodRequest("attcat")
@@ -216,7 +207,7 @@ def test_the_place_that_is_meant() -> None:
     assert "out of range" in refused(meant, trace, None, "7", "alti")
     assert refused(meant, trace, None, "zz", "alti") == (
         "'alti' explains a position, and no token of the text is 'zz'. For a class or a word take a method that explains one "
-        f"(--method): {', '.join(command_words.class_methods())}. `mixlens why` picks one by itself."
+        f"(--method): {command_words.class_methods()}. `mixlens why` picks one by itself."
     )
 
 

@@ -266,9 +266,9 @@ def test_a_continuation_and_the_space_before_it() -> None:
     assert joined("a", ", b") == ", b"
     assert joined("a", "##ing") == "ing"
     for wrong in (3, "\ud800"):
-        assert refused(sequences._refuse_continuation, wrong) == f"a continuation is a text, not {wrong!r}."
+        assert refused(sequences.continuation_ids, None, None, wrong) == f"a continuation is a text, not {wrong!r}."
     for empty in ("", " ", "##"):
-        assert refused(sequences._refuse_continuation, empty) == (
+        assert refused(sequences.continuation_ids, None, None, empty) == (
             "the continuation is empty. Give at least one word, or let the model write: generate=."
         )
 

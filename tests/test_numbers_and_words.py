@@ -296,20 +296,17 @@ WORDS = (("ab", (0, 1)), ("c", (2,)))
 def test_scores_by_word() -> None:
     scores = torch.tensor([[[1.0, 2.0, 4.0], [3.0, 5.0, 7.0], [11.0, 13.0, 17.0]]], dtype=torch.float64)
     info = {"method": "m", "extra": torch.zeros(1)}
-    whole = by_word.map_by_word(Map(scores, ("a", "b", "c"), "m", info, (True, False, True), WORDS))
+    whole = by_word.by_word(Map(scores, ("a", "b", "c"), "m", info, (True, False, True), WORDS))
     assert whole.scores.tolist() == [[[5.5, 5.5], [24.0, 17.0]]]
     assert whole.scores.dtype == torch.float64
-    row = by_word.attribution_by_word(
-        Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS)
-    )
+    row = by_word.by_word(Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS))
     assert (row.scores.tolist(), row.scores.dtype) == ([3.0, 4.0], torch.float32)
     for made, special in ((whole, (False, True)), (row, (True, False))):
         assert (made.tokens, made.words, made.special) == (("ab", "c"), (("ab", (0,)), ("c", (1,))), special)
         assert (made.info, made.method) == ({"method": "m", "unit": "word"}, "m")
-    assert by_word.attribution_by_word(Attribution(scores[0, 0], ("a", "b", "c"), "m", {}, (), WORDS)).special == ()
-    for unknown in (by_word.attribution_by_word, by_word.map_by_word):
-        with pytest.raises(InputError, match=r"^the words are not known: the input was ids, or the tokenizer gives no"):
-            unknown(Attribution(scores[0, 0], ("a", "b", "c"), "m"))  # type: ignore[operator]
+    assert by_word.by_word(Attribution(scores[0, 0], ("a", "b", "c"), "m", {}, (), WORDS)).special == ()
+    with pytest.raises(InputError, match=r"^the words are not known: the input was ids, or the tokenizer gives no"):
+        Attribution(scores[0, 0], ("a", "b", "c"), "m").by_word()
 
 
 # --- conventions ----------------------------------------------------------------------------------------------------------

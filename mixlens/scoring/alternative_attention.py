@@ -54,7 +54,10 @@ def identifiability(trace: Trace, *, head: int | None = None) -> list[Identifiab
         for index, layer in enumerate(trace.layers):
             block = proven_block(layer, index)
             _, ranks = effective(block, bias=True)
-            alone = _identifiable(block)
+            constraints, width = _with_ones(block), block.projection.shape[-1]
+            alone = torch.ones(len(constraints), dtype=torch.bool, device=constraints.device)  # [head]
+            for allowed in torch.unique(block.reach, dim=0):  # as many independent rows of [T, 1] as tokens to look at?
+                alone &= column_space(constraints, allowed, width)[1] == allowed.sum()
             for h in _heads(block, head):
                 rank, null = int(ranks["rank"][h]), int(ranks["null_dimension"][h])
                 results.append(
@@ -80,16 +83,6 @@ def _with_ones(block: Block) -> Tensor:
     vectors = transformed(block)
     length = vectors.norm(dim=-1).amax(-1).clamp(min=torch.finfo(vectors.dtype).tiny)
     return torch.cat([vectors, length[:, None, None].expand(*vectors.shape[:-1], 1)], -1)
-
-
-def _identifiable(block: Block) -> Tensor:
-    """[head]: each position's [T, 1] has as many independent rows as there are tokens to look at."""
-    constraints, width = _with_ones(block), block.projection.shape[-1]
-    alone = torch.ones(len(constraints), dtype=torch.bool, device=constraints.device)
-    for allowed in torch.unique(block.reach, dim=0):
-        _, rank = column_space(constraints, allowed, width)
-        alone &= rank == allowed.sum()
-    return alone
 
 
 @wrong_kinds_in_one_line
@@ -147,7 +140,10 @@ def _corner(cost: Tensor, basis: Tensor, own: Tensor) -> Tensor:
 
     Where the support is not clear (weights near 1e-7), a step towards the corner, as long as no weight turns negative.
     """
-    answer = _scipy().linprog(
+    optimize = optional(
+        "scipy.optimize", "scipy", "analysis", what="alternative attention", verb="needs", error=MixlensError
+    )
+    answer = optimize.linprog(
         cost.numpy(), A_eq=basis.T.numpy(), b_eq=(basis.T @ own).numpy(), bounds=(0, None), method="highs"
     )
     if answer.x is None:
@@ -162,9 +158,3 @@ def _corner(cost: Tensor, basis: Tensor, own: Tensor) -> Tensor:
     step = step - basis @ (basis.T @ step)
     room = (own / -step)[step < 0]
     return (own + step * min(1.0, float(room.min()) if len(room) else 1.0)).clamp(min=0)
-
-
-def _scipy() -> Any:
-    return optional(
-        "scipy.optimize", "scipy", "analysis", what="alternative attention", verb="needs", error=MixlensError
-    )

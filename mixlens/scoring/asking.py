@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import InputError, nearest, unknown_method
+from ..base.errors import InputError
 
 if TYPE_CHECKING:
     from ..types import Attribution, Map, Trace
@@ -35,25 +35,32 @@ class MethodRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def method(self) -> Any:
+        """The method of this name, a map or an attribution."""
+        from .registry import any_method
+
+        return any_method(self.name)
+
+    @property
     def is_map(self) -> bool:
-        return self.name in _maps()
+        from .registry import Method, seek
+
+        return isinstance(seek(self.name), Method)
 
     @property
     def class_specific(self) -> bool:
         """Whether the method explains a class or a word, so that a target changes its scores."""
-        return not self.is_map and _attributions()[self.name].needs_target
+        return not self.is_map and bool(self.method.needs_target)
 
     @property
     def signed(self) -> bool:
         """Whether scores below zero have a meaning: for and against a target, or more and less."""
-        from .registry import any_method
-
-        return any_method(self.name).is_signed(self.variant, self.options)
+        return bool(self.method.is_signed(self.variant, self.options))
 
     @property
     def has_layers(self) -> bool:
         """Whether the method scores the input of a single layer too."""
-        return self.is_map or _attributions()[self.name].layers
+        return self.is_map or bool(self.method.layers)
 
     @property
     def call_key(self) -> str:
@@ -71,54 +78,31 @@ class MethodRequest:
 Written = str | MethodRequest  # a method: as text, or parsed already
 
 
-def _maps() -> Mapping[str, Any]:
-    from .maps import known
-
-    return known()
-
-
-def _attributions() -> Mapping[str, Any]:
-    from .attributions import known
-
-    return known()
-
-
 def parse_method(written: Written) -> MethodRequest:
     """The method that is meant. An unknown name, option, variant or rollout convention is refused."""
+    from .conventions import known_convention
+    from .registry import refuse_all_heads
+
     if isinstance(written, MethodRequest):
         return written
     name, *pairs = written.split(":")
-    method = _method(name)
-    options = dict(_option(pair, written, name) for pair in pairs)
+    request = MethodRequest(name)
+    method, is_map = request.method, request.is_map
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign:
+            raise InputError(f"{written!r}: an option is written key=value, such as {name}:variant=paper.")
+        options[key] = json_or_text(value)
     variant = options.pop("variant", None)
-    rollout = _convention(options.pop("rollout", None)) if name in _maps() else None
+    rollout = options.pop("rollout", None) if is_map else None
+    if rollout is not None:
+        known_convention(rollout)
     method.arguments(variant, options)
-    if name not in _maps():
+    if not is_map:
         method.refuse_values(options)
-    _refuse_all_heads(name, options)
-    return MethodRequest(name, variant, rollout, options)
-
-
-def _refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
-    """A method as written gives one map."""
-    from .registry import refuse_all_heads
-
     refuse_all_heads(name, options)
-
-
-def _method(name: str) -> Any:
-    """The method of this name; an unknown name is refused."""
-    methods = {**_attributions(), **_maps()}
-    if name not in methods:
-        raise unknown_method(name, [*_maps(), *_attributions()])
-    return methods[name]
-
-
-def _option(pair: str, written: str, name: str) -> tuple[str, Any]:
-    key, sign, value = pair.partition("=")
-    if not sign:
-        raise InputError(f"{written!r}: an option is written key=value, such as {name}:variant=paper.")
-    return key, json_or_text(value)
+    return MethodRequest(name, variant, rollout, options)
 
 
 def json_or_text(value: str) -> Any:
@@ -127,14 +111,6 @@ def json_or_text(value: str) -> Any:
         return json.loads(value)
     except ValueError:
         return value
-
-
-def _convention(name: Any) -> str | None:
-    from .conventions import CONVENTIONS
-
-    if name is not None and name not in CONVENTIONS:
-        raise InputError(f"unknown rollout convention {name!r}. {nearest(str(name), CONVENTIONS)}")
-    return name
 
 
 def parse_methods(names: Iterable[str]) -> dict[str, MethodRequest]:
@@ -165,22 +141,17 @@ def map_of(trace: Trace, written: Written) -> Map:
 
 def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) -> dict[str, Map]:
     """The maps of several methods as written. Methods with the same variant and options share the proof of every layer."""
+    from .maps import mix
+
     requests = methods if isinstance(methods, Mapping) else parse_methods(methods)
     maps: dict[str, Map] = {}
     for group in grouped(requests):
-        maps |= _maps_of_group(trace, {written: requests[written] for written in group})
+        shared, names = requests[group[0]], [requests[written].name for written in group]
+        by_name = mix(trace, names, variant=shared.variant, **shared.options)
+        maps |= {written: by_name[name] for written, name in zip(group, names, strict=True)}
     return {
         written: maps[written] if written in maps else map_of(trace, request) for written, request in requests.items()
     }
-
-
-def _maps_of_group(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, Map]:
-    """The maps of methods with the same variant and options, by one call."""
-    from .maps import mix
-
-    shared = next(iter(requests.values()))
-    by_name = mix(trace, [request.name for request in requests.values()], variant=shared.variant, **shared.options)
-    return {written: by_name[request.name] for written, request in requests.items()}
 
 
 def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
@@ -215,22 +186,17 @@ def every_score(
 
     with timed():
         maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
-    place = trace.query if query is None else query
     results: dict[str, tuple[Attribution, float]] = {}
     for written, request in requests.items():
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), 0.0
         if request.is_map:
-            scores, spent = rolled(maps[written], request, place), seconds_of(maps.pop(written))
+            seconds = maps[written].info["seconds"]
+            spent = float(seconds["proof"] + seconds["map"])
+            scores = rolled(maps.pop(written), request, trace.query if query is None else query)
         else:
-            scores, spent = attribution_of(trace, request, target=target, foil=foil, score=score, query=query), 0.0
+            scores = attribution_of(trace, request, target=target, foil=foil, score=score, query=query)
         results[written] = scores, spent + time.perf_counter() - started
     return results
-
-
-def seconds_of(scores: Map) -> float:
-    """The time a map took, with the proof of its layers and without the forward pass."""
-    spent = scores.info["seconds"]
-    return float(spent["proof"] + spent["map"])
 
 
 def attribution_of(
@@ -250,35 +216,3 @@ def attribution_of(
     options |= {"target": target, "foil": foil, "score": score} if request.class_specific else {}
     options |= {} if layer is None else {"layer": layer}
     return attribute(trace, request.name, **options)
-
-
-def layers_of(
-    trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | None = None
-) -> tuple[list[Attribution], Attribution]:
-    """A method layer by layer, and over all layers. Of a map: the row of `query`; of an attribution: the scores of the hidden
-    states that enter the layer. An attribution that is not defined at single layers has an empty list of them."""
-    request = parse_method(written)
-    if request.is_map:
-        return map_layers(map_of(trace, request), request, trace.query if query is None else query)
-    question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
-    overall = attribution_of(trace, request, **question)
-    depth = len(trace.layers) if request.has_layers else 0
-    return [attribution_of(trace, request, **question, layer=layer) for layer in range(depth)], overall
-
-
-def map_layers(scores: Map, request: MethodRequest, query: int) -> tuple[list[Attribution], Attribution]:
-    """The row of `query` in every layer of a map, and in the map rolled out."""
-    return [scores.readout(query, layer=layer) for layer in range(len(scores.scores))], rolled(scores, request, query)
-
-
-def every_layer(
-    trace: Trace, requests: Mapping[str, MethodRequest], *, target: Any = "predicted", foil: Any = None
-) -> dict[str, tuple[list[Attribution], Attribution]]:
-    """`layers_of` for several methods of one trace; the maps share the proof of every layer."""
-    maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
-    return {
-        written: map_layers(maps.pop(written), request, trace.query)
-        if request.is_map
-        else layers_of(trace, request, target=target, foil=foil)
-        for written, request in requests.items()
-    }

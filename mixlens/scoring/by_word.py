@@ -1,36 +1,22 @@
-"""Scores of subwords as scores of words: [word, pos] sums keys and averages queries."""
+"""Scores of subwords as scores of words: summed over the keys of a word, averaged over its queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..types import Attribution, Map, Words
+from ..types import Attribution, HeadMaps, Map, Words
 from .aggregate import find
 
-
-def _word_matrix(words: Words | None, n: int, dtype: torch.dtype) -> tuple[Tensor, Words]:
-    """[word, pos]: 1 where a token belongs to a word."""
-    if words is None:
-        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    belongs = torch.zeros(len(words), n, dtype=dtype)
-    for number, (_, places) in enumerate(words):
-        belongs[number, list(places)] = 1
-    return belongs, words
+Kind = TypeVar("Kind", Map, HeadMaps, Attribution)
 
 
-def _info_by_word(info: Any) -> dict[str, Any]:
-    facts = {key: value for key, value in info.items() if not isinstance(value, Tensor)}
-    return {**facts, "unit": "word"}
-
-
-def tokens_meant(result: Any, query: int | str) -> tuple[int, ...]:
-    """The tokens a query means in a figure by words: all of a word that occurs once, else one token, as `find` has it."""
+def tokens_meant(result: Map | HeadMaps | Attribution, query: int | str) -> tuple[int, ...]:
+    """The tokens a query means where words are known: all of a word that occurs once, else one token, as `find` has it."""
     places = [tokens for word, tokens in result.words or () if word == query]
     if len(places) > 1:
         first = [tokens[0] for tokens in places]
@@ -38,33 +24,39 @@ def tokens_meant(result: Any, query: int | str) -> tuple[int, ...]:
     return tuple(places[0]) if places else (find(result.tokens, query),)
 
 
-def map_by_word(scores: Map) -> Map:
-    """Summed over the keys of a word, averaged over its queries."""
-    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
-    belongs = belongs.to(scores.scores.device)
-    mean = belongs / belongs.sum(-1, keepdim=True)
+def by_word(result: Kind) -> Kind:
+    """The result with words for tokens: a map's layers one by one."""
+    words = result.words
+    if words is None:
+        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
+    n, facts = len(result.tokens), {key: one for key, one in result.info.items() if not isinstance(one, Tensor)}
+    if isinstance(result, Attribution):
+        scores = by_key(result.scores, words, n)
+    else:
+        scores = torch.stack([grouped(layer, words, n) for layer in result.scores])
     return replace(
-        scores,
-        scores=mean @ scores.scores @ belongs.T,
+        result,
+        scores=scores,
         tokens=tuple(word for word, _ in words),
-        special=_special_words(scores.special, words),
+        special=tuple(all(result.special[i] for i in places) for _, places in words) if result.special else (),
         words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
-        info=_info_by_word(scores.info),
+        info={**facts, "unit": "word"},
     )
 
 
-def attribution_by_word(scores: Attribution) -> Attribution:
-    """Summed over the tokens of a word."""
-    belongs, words = _word_matrix(scores.words, len(scores.tokens), scores.scores.dtype)
-    return replace(
-        scores,
-        scores=belongs @ scores.scores,
-        tokens=tuple(word for word, _ in words),
-        special=_special_words(scores.special, words),
-        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
-        info=_info_by_word(scores.info),
-    )
+def by_key(scores: Tensor, words: Words, n: int, dim: int = -1) -> Tensor:
+    """[... token ...] summed over the tokens of each word, [... word ...], along one axis."""
+    number = torch.full(
+        (n,), len(words), device=scores.device
+    )  # tokens of no word go to one more word, which is left out
+    for word, (_, places) in enumerate(words):
+        number[list(places)] = word
+    shape = list(scores.shape)
+    shape[dim] = len(words) + 1
+    return scores.new_zeros(shape).index_add_(dim, number, scores).narrow(dim, 0, len(words))
 
 
-def _special_words(special: Sequence[bool], words: Words) -> tuple[bool, ...]:
-    return tuple(all(special[i] for i in places) for _, places in words) if special else ()
+def grouped(scores: Tensor, words: Words, n: int) -> Tensor:
+    """[... query key] of tokens as [... word word]: averaged over queries, summed over keys."""
+    sizes = torch.tensor([len(places) for _, places in words], dtype=scores.dtype, device=scores.device)
+    return by_key(by_key(scores, words, n), words, n, dim=-2) / sizes[:, None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,35 +26,24 @@ def text_of(text: str | None, file: Path | None) -> str:
     """The text itself, `-` for standard input, or the content of --file. Line breaks at the end are no part of it."""
     if (text is None) == (file is None):
         raise InputError("give one text: in quotes, - to read it from standard input, or --file FILE.")
-    if file is not None:
-        return _content(file)
-    if text == STDIN:
-        return _standard_input()
-    _hint_at_file(str(text))
-    return str(text)
-
-
-def _hint_at_file(text: str) -> None:
-    """Tell that the name of a file is explained as a text, where its content may have been meant."""
-    if os.path.isfile(text):  # False also for a text that is too long for a name
-        line = f"{text!r} is a file, and its name is explained as a text. For what it holds: --file {text}"
-        print(f"mixlens: {printable(line)}", file=sys.stderr)
-
-
-def _standard_input() -> str:
     try:
-        return sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise InputError(f"standard input is not text in {sys.stdin.encoding}.") from None
-
-
-def _content(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
+        if file is not None:
+            return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
+        if text == STDIN:
+            return sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n")
     except OSError as error:
         raise InputError(f"--file: {str(file)!r} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
+        if file is None:
+            raise InputError(f"standard input is not text in {sys.stdin.encoding}.") from None
         raise InputError(f"--file: {str(file)!r} is not text in UTF-8.") from None
+    if os.path.isfile(str(text)):  # False also for a text that is too long for a name
+        line = f"{text!r} is a file, and its name is explained as a text. For what it holds: --file {text}"
+        print(f"mixlens: {printable(line)}", file=sys.stderr)
+    return str(text)
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
 
 
 def method_of(written: str, variant: str | None = None) -> MethodRequest:
@@ -76,32 +65,57 @@ def methods_of(written: str, variant: str | None = None) -> dict[str, MethodRequ
     return {name: method_of(name, variant) for name in names}
 
 
-def class_methods() -> list[str]:
-    """The methods that explain a class or a word."""
-    from .attributions import known
+def class_methods() -> str:
+    """The methods that explain a class or a word, with commas."""
+    from .registry import known_attributions
 
-    return [name for name, method in known().items() if method.needs_target]
+    return ", ".join(name for name, method in known_attributions().items() if method.needs_target)
 
 
 def refuse_target(methods: Mapping[str, MethodRequest], options: Mapping[str, str | None]) -> None:
     """--target, --foil and --score need a method that explains a class or a word; without one they are refused."""
-    is_named = any(value is not None for value in options.values())
-    if is_named and not any(request.class_specific for request in methods.values()):
-        raise InputError(_no_class(list(methods), [f"--{name}" for name in options]))
-
-
-def _no_class(methods: Sequence[str], options: Sequence[str]) -> str:
-    """Why methods that explain a position take no target."""
+    if all(value is None for value in options.values()) or any(one.class_specific for one in methods.values()):
+        return
     who, verb = ", ".join(map(repr, methods)), "explains" if len(methods) == 1 else "explain"
-    left = " and ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
-    return (
+    *first, last = [f"--{name}" for name in options]
+    left = f"{', '.join(first)} and {last}" if first else last
+    raise InputError(
         f"{who} {verb} a position, whatever the class or word: leave {left} out, "
-        f"or take a method that explains a class or word: {', '.join(class_methods())}."
+        f"or take a method that explains a class or word: {class_methods()}."
     )
+
+
+def head_of(request: MethodRequest, head: str | None) -> MethodRequest:
+    """A method with the head of --head: a number counted from 1, or all. A method without heads is refused."""
+    if head is None:
+        return request
+    from .registry import method
+
+    known = method(request.name)  # an attribution to a prediction has no map
+    if head != "all" and not (head.isdecimal() and int(head) > 0):
+        raise InputError(f"--head is a number, counted from 1, or all, not {head!r:.40}.")
+    options = {**request.options, "head": head if head == "all" else int(head) - 1}
+    known.arguments(request.variant, options)
+    return replace(request, options=options)
+
+
+def refuse_head(trace: Trace, request: MethodRequest) -> None:
+    """Refuse a head that the model's layers do not have; heads are counted from 1, as --head does."""
+    head, layer = request.options.get("head"), trace.layers[0]
+    heads = (layer.weights if layer.query is None else layer.query).shape[-3]  # type: ignore[union-attr]
+    if isinstance(head, int) and head >= heads:
+        raise InputError(
+            f"head {head + 1} does not exist: {trace.model.name!r} has heads 1 to {heads} in a layer, or all."
+        )
+
+
+# --- targets and positions --------------------------------------------------------------------------------------------
 
 
 def target_of(lens: Model, written: str | None) -> Any:
     """A class, a word, an id, or `start,end` of a span. Digits that are a token of a language model are that token."""
+    from ..model.vocabulary import token_id
+
     if written is None:
         return "predicted"
     if written == "gold":
@@ -109,26 +123,15 @@ def target_of(lens: Model, written: str | None) -> Any:
             "--target gold takes each row's own label, in `mixlens run`. Here, name the class or the word."
         )
     if written.isdigit():
-        return _token_or_id(lens, written)
-    return (_span(written) if lens.task == "question-answering" else None) or written
-
-
-def _span(written: str) -> tuple[int, int] | None:
-    """The two numbers of a span, `start,end`; None where it is written otherwise."""
+        if lens.task in ("masked-lm", "causal-lm") and lens.tokenizer is not None:
+            try:
+                return token_id(lens, written)
+            except InputError:
+                pass  # no token has this name, so the digits are an id
+        return int(written)
     start, _, end = written.partition(",")
-    return (int(start), int(end)) if start.strip().isdigit() and end.strip().isdigit() else None
-
-
-def _token_or_id(lens: Model, digits: str) -> int:
-    """The token of a language model that has these digits as its name, else the number."""
-    from ..model.vocabulary import token_id
-
-    if lens.task not in ("masked-lm", "causal-lm") or lens.tokenizer is None:
-        return int(digits)
-    try:
-        return token_id(lens, digits)
-    except InputError:  # no token has this name, so the digits are an id
-        return int(digits)
+    is_span = lens.task == "question-answering" and start.strip().isdigit() and end.strip().isdigit()
+    return (int(start), int(end)) if is_span else written
 
 
 def targets_of(lens: Model, target: str | None, foil: str | None, score: str | None) -> dict[str, Any]:
@@ -163,49 +166,19 @@ def row_of(trace: Trace, query: str | None) -> int | None:
 
 
 def place_meant(trace: Trace, query: str | None, target: str | None, method: str) -> int | None:
-    """The position that a method for positions explains: --query, or a --target that is a token or an index."""
-    return place_of(trace, query) if query is not None or target is None else _place_of_target(trace, target, method)
+    """The position that a method for positions explains: --query, or a --target that is a token or an index. A class or a word is
+    refused: `why` picks a method by itself, but for a word of several tokens, which it refuses."""
+    from .targets import pieces_meant
 
-
-def _place_of_target(trace: Trace, target: str, method: str) -> int | None:
-    """The position of a target that is a token or an index; refused where it is a class or a word."""
+    if query is not None or target is None:
+        return place_of(trace, query)
     try:
         return place_of(trace, target)
     except InputError as error:
         if "occurs" in str(error) or "out of range" in str(error):
             raise
+        by_itself = "" if pieces_meant(trace.model, target) else " `mixlens why` picks one by itself."
         raise InputError(
             f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
-            f"that explains one (--method): {', '.join(class_methods())}.{_by_itself(trace, target)}"
+            f"that explains one (--method): {class_methods()}.{by_itself}"
         ) from None
-
-
-def _by_itself(trace: Trace, target: str) -> str:
-    """That `why` picks a method; nothing for a word of several tokens, which `why` refuses."""
-    from .targets import pieces_meant
-
-    return "" if pieces_meant(trace.model, target) else " `mixlens why` picks one by itself."
-
-
-def head_of(request: MethodRequest, head: str | None) -> MethodRequest:
-    """A method with the head of --head: a number counted from 1, or all. A method without heads is refused."""
-    if head is None:
-        return request
-    from .registry import method
-
-    method(request.name)  # an attribution to a prediction has no map
-    if head != "all" and not (head.isdecimal() and int(head) > 0):
-        raise InputError(f"--head is a number, counted from 1, or all, not {head!r:.40}.")
-    options = {**request.options, "head": head if head == "all" else int(head) - 1}
-    method(request.name).arguments(request.variant, options)
-    return replace(request, options=options)
-
-
-def refuse_head(trace: Trace, request: MethodRequest) -> None:
-    """Refuse a head that the model's layers do not have; heads are counted from 1, as --head does."""
-    head, layer = request.options.get("head"), trace.layers[0]
-    heads = (layer.weights if layer.query is None else layer.query).shape[-3]  # type: ignore[union-attr]
-    if isinstance(head, int) and head >= heads:
-        raise InputError(
-            f"head {head + 1} does not exist: {trace.model.name!r} has heads 1 to {heads} in a layer, or all."
-        )

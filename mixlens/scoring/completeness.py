@@ -46,18 +46,15 @@ def warn_where_open(result: Attribution) -> None:
     totals = info.get("completeness")
     if totals is None or totals["relative_gap"] <= CLOSED or str(info.get("variant", "")).startswith("released"):
         return
-    warnings.warn(_warning(result.method, totals, info), IncompleteWarning, stacklevel=3)
+    what = "the relevance of a layer adds" if "conservation_gap" in info else "the scores add"
+    after = f" after {info['steps']} steps" if "steps" in info else ""
+    told = (
+        f"{result.method}: {what} up to {totals['sum']:.4g}, not to {totals['expected']:.4g} "
+        f"({totals['relative_gap']:.1%} off, in {info.get('dtype')}){after}.{advice(result.method, info)}"
+    )
+    warnings.warn(told, IncompleteWarning, stacklevel=3)
 
 
 def advice(method: str, info: Mapping[str, Any]) -> str:
     """What brings the scores of a method closer to their sum, as a sentence after a space; empty where nothing is known to."""
     return ADVICE.get(method, "") if info.get("dtype", "float32") in ("float32", "float64") else WIDER
-
-
-def _warning(method: str, totals: Mapping[str, float], info: Mapping[str, Any]) -> str:
-    what = "the relevance of a layer adds" if "conservation_gap" in info else "the scores add"
-    after = f" after {info['steps']} steps" if "steps" in info else ""
-    return (
-        f"{method}: {what} up to {totals['sum']:.4g}, not to {totals['expected']:.4g} ({totals['relative_gap']:.1%} off, "
-        f"in {info.get('dtype')}){after}.{advice(method, info)}"
-    )

@@ -1,4 +1,4 @@
-"""Maps of every head: one of them, one layer, words for subwords, and what each head does most.
+"""Maps of every head: one of them, one layer, and what each head does most.
 
 The rule that names a head, with its limits in ROLES. Each word's row is made to sum to 1 (attention already does) and all rows
 of words are averaged; special tokens have no rows. A row is shared out, without rest, between the start mark (in a causal model
@@ -16,12 +16,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..base.errors import InputError, is_integer
 from ..base.words import Word, sentences_of, words_in
-from ..types import HeadMaps, Map, Words
+from ..types import HeadMaps, Map
+from .by_word import grouped
 
 Rows = NDArray[np.float64]
 
@@ -82,124 +82,61 @@ def heads_of_layer(heads: HeadMaps, layer: int) -> HeadMaps:
     return replace(heads, scores=heads.scores[number : number + 1], info={**heads.info, "layer": number})
 
 
-def heads_by_word(heads: HeadMaps) -> HeadMaps:
-    """Summed over the keys of a word, averaged over its queries; a layer at a time."""
-    if heads.words is None:
-        raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
-    words = heads.words
-    facts = {key: value for key, value in heads.info.items() if not isinstance(value, torch.Tensor)}
-    return replace(
-        heads,
-        scores=torch.stack([grouped(layer, words, len(heads.tokens)) for layer in heads.scores]),
-        tokens=tuple(word for word, _ in words),
-        special=_special_words(heads.special, words) if heads.special else (),
-        words=tuple((word, (number,)) for number, (word, _) in enumerate(words)),
-        info={**facts, "unit": "word"},
-    )
-
-
-def _special_words(special: Sequence[bool], words: Words) -> tuple[bool, ...]:
-    """Whether all tokens of a word are special, of each word."""
-    return tuple(all(special[i] for i in places) for _, places in words)
-
-
-def grouped(scores: torch.Tensor, words: Words, n: int) -> torch.Tensor:
-    """[... query key] of tokens as [... word word]: averaged over queries, summed over keys."""
-    count = len(words)
-    number = torch.full((n,), count, device=scores.device)  # tokens of no word go to one more word, which is left out
-    for word, (_, places) in enumerate(words):
-        number[list(places)] = word
-    sizes = torch.tensor([len(places) for _, places in words], dtype=scores.dtype, device=scores.device)
-    by_key = scores.new_zeros(*scores.shape[:-1], count + 1).index_add_(-1, number, scores)
-    by_both = scores.new_zeros(*scores.shape[:-2], count + 1, count + 1).index_add_(-2, number, by_key)
-    return by_both[..., :count, :count] / sizes[:, None]
-
-
 # --- what a head does most --------------------------------------------------------------------------------------------
 
 
 def roles_of(heads: HeadMaps) -> list[HeadRole]:
     """What each head does most, layer by layer, by the rule above."""
-    words = words_in(heads)
+    words, n = words_in(heads), len(heads.tokens)
     groups = tuple((word.text, word.tokens) for word in words)
-    places = _places(words, bool(heads.info.get("causal")))
+    cells = cells_of(words, bool(heads.info.get("causal")))
+    rows_of_text = [place for place, word in enumerate(words) if not word.special] or list(range(len(words)))
+    flat = np.stack([one[rows_of_text] for one in cells.values()]).reshape(len(cells), -1)  # [share, row x word]
+    few = max(1, min(FEW, len(rows_of_text) // FEW_OF))
+    names = [name for name in ROLES if name != "sentence" or len(sentences_of(words)) > 1]
     first = int(heads.info.get("layer", 0)) if len(heads.scores) == 1 else 0
     roles = []
-    for layer, scores in enumerate(heads.scores):
-        rows = grouped(scores.double().abs(), groups, len(heads.tokens)).cpu().numpy()
-        roles += [_role(layer + first, head, shares) for head, shares in enumerate(_shares(rows, words, places))]
+    for layer, scores in enumerate(heads.scores, first):
+        rows = grouped(scores.double().abs(), groups, n).cpu().numpy()[:, rows_of_text]
+        whole = rows.sum(-1, keepdims=True)
+        shared = rows / np.where(whole > 0, whole, 1.0)  # rows without a score count for nothing
+        means = shared.reshape(len(shared), -1) @ flat.T / len(rows_of_text)  # [head share]
+        others = (shared * cells["spread"][rows_of_text]).mean(1)  # of all other words
+        sums = {**dict(zip(cells, means.T, strict=True)), "few": np.sort(others, -1)[:, -few:].sum(-1)}
+        for head in range(len(rows)):
+            shares = {name: float(sums[name][head]) for name in names}
+            role = role_of(shares)
+            roles.append(HeadRole(layer, head, role, ROLES[role].name, shares[role], shares))
     return roles
 
 
-def _places(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
+def cells_of(words: Sequence[Word], causal: bool) -> dict[str, Rows]:
     """Which cells [query key] of words each share is the sum of. All but "sentence" part a row without rest."""
     n = len(words)
     special = np.array([word.special for word in words])
-    places = {
-        name: np.zeros((n, n))
-        for name in ("start", "begin", "first", "end", "itself", "back", "ahead", "spread", "sentence")
-    }
-    places["end"][:, special] = 1
+    names = ("start", "begin", "first", "end", "itself", "back", "ahead", "spread", "sentence")
+    cells = {name: np.zeros((n, n)) for name in names}
+    cells["end"][:, special] = 1
     texts = np.flatnonzero(~special).tolist()
-    places["itself"][texts, texts] = 1
+    cells["itself"][texts, texts] = 1
     for before, place in pairwise(texts):
-        places["back"][place, before] = places["ahead"][before, place] = 1
-    if n and (special[0] or causal):
-        for cells in places.values():
-            cells[:, 0] = 0
-        places[_opening(bool(special[0]), causal)][:, 0] = 1
-    places["spread"] = 1 - np.sum(list(places.values()), 0)
+        cells["back"][place, before] = cells["ahead"][before, place] = 1
+    if n and (special[0] or causal):  # [CLS] opens a text that is read both ways, <s> one that is read forwards
+        for one in cells.values():
+            one[:, 0] = 0
+        cells["first" if not special[0] else "begin" if causal else "start"][:, 0] = 1
+    cells["spread"] = 1 - np.sum(list(cells.values()), 0)
     for sentence in sentences_of(words):
-        places["sentence"][np.ix_(sentence, sentence)] = 1
-    return places
+        cells["sentence"][np.ix_(sentence, sentence)] = 1
+    return cells
 
 
-def _opening(special: bool, causal: bool) -> str:
-    """The share of the first word. [CLS] opens a text that is read both ways, <s> one that is read forwards."""
-    if not special:
-        return "first"
-    return "begin" if causal else "start"
-
-
-def _shares(rows: Rows, words: Sequence[Word], places: Mapping[str, Rows]) -> list[dict[str, float]]:
-    """The shares of each head, averaged over the rows of words; rows without a score count for nothing."""
-    texts = _rows_of_text(words)
-    chosen = rows[:, texts]
-    whole = chosen.sum(-1, keepdims=True)
-    shared = chosen / np.where(whole > 0, whole, 1.0)
-    cells = np.stack([one[texts] for one in places.values()]).reshape(len(places), -1)
-    means = shared.reshape(len(rows), -1) @ cells.T / len(texts)  # [head place]
-    sums = {**dict(zip(places, means.T, strict=True)), "few": _few(shared * places["spread"][texts])}
-    names = _names_of_shares(words)
-    return [{name: float(sums[name][head]) for name in names} for head in range(len(rows))]
-
-
-def _few(others: Rows) -> Rows:
-    """[head]: what the words that are looked at most hold of [head row key], averaged over the rows."""
-    count = max(1, min(FEW, others.shape[1] // FEW_OF))
-    return np.sort(others.mean(1), -1)[:, -count:].sum(-1)
-
-
-def _rows_of_text(words: Sequence[Word]) -> list[int]:
-    """The words that are not special; all, where every one is."""
-    return [place for place, word in enumerate(words) if not word.special] or list(range(len(words)))
-
-
-def _names_of_shares(words: Sequence[Word]) -> list[str]:
-    """All names of ROLES; a text of one sentence has no "sentence"."""
-    several = len(sentences_of(words)) > 1
-    return [name for name in ROLES if several or name != "sentence"]
-
-
-def _role(layer: int, head: int, shares: Mapping[str, float]) -> HeadRole:
+def role_of(shares: Mapping[str, float]) -> str:
     """The role that the shares of a head give it."""
     narrow = max((name for name in shares if name not in ("sentence", "few", "spread")), key=shares.__getitem__)
     if shares[narrow] >= ROLES[narrow].limit:
-        role = narrow
-    elif shares.get("sentence", 0.0) >= ROLES["sentence"].limit:
-        role = "sentence"
-    else:
-        role = max(narrow, "spread", key=shares.__getitem__)
-    if role == "spread" and shares["few"] >= ROLES["few"].limit * shares["spread"]:
-        role = "few"
-    return HeadRole(layer, head, role, ROLES[role].name, shares[role], dict(shares))
+        return narrow
+    if shares.get("sentence", 0.0) >= ROLES["sentence"].limit:
+        return "sentence"
+    role = max(narrow, "spread", key=shares.__getitem__)
+    return "few" if role == "spread" and shares["few"] >= ROLES["few"].limit * shares["spread"] else role

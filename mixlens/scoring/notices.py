@@ -32,65 +32,65 @@ def no_mask(model: Any, read: Read) -> bool:
     return model.task == "masked-lm" and model.mask_id is not None and model.mask_id not in read.input_ids
 
 
+def judged_words(read: Read, unknown: str | None) -> list[tuple[tuple[int, ...], bool]]:
+    """The positions of each word with enough letters to be judged by, and that is no special token such as [CLS] or <s>; and
+    whether it is cut into letters or holds the token `unknown`."""
+    found = []
+    for word, places in read.words or ():
+        if sum(char.isalpha() for char in word) >= LETTERS and "[" not in word and "<" not in word:
+            is_cut = len(word) / len(places) < SHORT or any(read.tokens[i] == unknown for i in places)
+            found.append((places, is_cut))
+    return found
+
+
 def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
-    """Of the words with LETTERS letters or more: how many are cut into letters or hold the token `unknown`, and how many there
-    are."""
-    words = [(word, [read.tokens[i] for i in positions]) for word, positions in read.words or () if _is_word(word)]
-    return sum(_is_spelled(word, pieces, unknown) for word, pieces in words), len(words)
+    """Of the words that are judged: how many are cut into letters or hold the token `unknown`, and how many there are."""
+    words = judged_words(read, unknown)
+    return sum(is_cut for _, is_cut in words), len(words)
 
 
 def spelled_words(read: Read, unknown: str | None) -> set[tuple[int, ...]]:
     """The positions of each word that is cut into letters or holds the token `unknown`."""
-    words = [(word, positions) for word, positions in read.words or () if _is_word(word)]
-    return {positions for word, positions in words if _is_spelled(word, [read.tokens[i] for i in positions], unknown)}
-
-
-def _is_spelled(word: str, pieces: Sequence[str], unknown: str | None) -> bool:
-    return len(word) / len(pieces) < SHORT or unknown in pieces
-
-
-def _is_word(word: str) -> bool:
-    """Whether a word has enough letters to be judged by, and is no special token such as [CLS] or <s>."""
-    return sum(char.isalpha() for char in word) >= LETTERS and "[" not in word and "<" not in word
+    return {places for places, is_cut in judged_words(read, unknown) if is_cut}
 
 
 def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
     """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
-    notices = [_no_mask_notice(model, read)] if query is None and no_mask(model, read) else []
+    notices = []
+    whole, logits = getattr(read, "info", {}).get("truncated"), getattr(read, "logits", None)
+    if whole is not None:
+        notices.append(
+            f"the text was cut: it has {whole:,} tokens and the model reads {len(read.tokens):,}. What follows was not read."
+        )
+    if query is None and no_mask(model, read):
+        mask = getattr(model.tokenizer, "mask_token", None)
+        notices.append(
+            f"the text has no {mask or 'mask token'}, so this masked language model predicts nothing here; "
+            f"{read.tokens[0]} (position 0) is explained instead. Put {mask or 'the mask token'} where a word is to be "
+            "predicted, or name a position (--query, in Python query=)."
+        )
+    if (
+        model.task == "classification" and logits is not None and len(logits) == 1
+    ):  # one that is only encoded has no logits
+        notices.append(f"this model gives one number and no class: {float(logits[0]):.4g} for this text.")
     count, total = spelled(read, getattr(model.tokenizer, "unk_token", None))
-    return (
-        _cut_notice(read)
-        + notices
-        + _number_notice(model, read)
-        + _vocabulary_notice(model.name, count, total, "this text")
-    )
+    return notices + _vocabulary_notice(model.name, count, total, "this text")
 
 
-def _cut_notice(read: Any) -> list[str]:
-    """That a text was cut, where its trace says how many tokens it had."""
-    whole = getattr(read, "info", {}).get("truncated")
-    if whole is None:
-        return []
-    return [
-        f"the text was cut: it has {whole:,} tokens and the model reads {len(read.tokens):,}. What follows was not read."
-    ]
-
-
-def _number_notice(model: Any, read: Any) -> list[str]:
-    """The number itself, where a model gives one and no class."""
-    logits = getattr(read, "logits", None)  # an example that is only encoded has none
-    if model.task != "classification" or logits is None or len(logits) != 1:
-        return []
-    return [f"this model gives one number and no class: {float(logits[0]):.4g} for this text."]
-
-
-def _no_mask_notice(model: Any, read: Read) -> str:
-    mask = getattr(model.tokenizer, "mask_token", None)
-    return (
-        f"the text has no {mask or 'mask token'}, so this masked language model predicts nothing here; "
-        f"{read.tokens[0]} (position 0) is explained instead. Put {mask or 'the mask token'} where a word is to be "
-        "predicted, or name a position (--query, in Python query=)."
-    )
+def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets: bool) -> list[str]:
+    """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
+    notices = []
+    without = 0 if query is not None or targets else sum(no_mask(model, read) for read in texts)
+    if without:
+        mask = getattr(model.tokenizer, "mask_token", None) or "mask token"
+        notices.append(
+            f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts nothing there; "
+            f"the first token is explained. Name a position (--query, in Python query=), or use a classifier."
+        )
+    unknown = getattr(model.tokenizer, "unk_token", None)
+    count, total = map(sum, zip((0, 0), *(spelled(read, unknown) for read in texts), strict=True))
+    known = [] if total < ENOUGH else _vocabulary_notice(model.name, count, total, f"the first {len(texts)} rows")
+    return notices + known
 
 
 def _vocabulary_notice(name: str, count: int, total: int, where: str) -> list[str]:
@@ -100,28 +100,6 @@ def _vocabulary_notice(name: str, count: int, total: int, where: str) -> list[st
     return [
         f"the vocabulary of {name!r} does not know {count} of the {total} {JUDGED} in {where}: they are cut into letters or are "
         "unknown, so the scores say little about words. Use a model that was trained on such texts (--model)."
-    ]
-
-
-def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets: bool) -> list[str]:
-    """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
-    notices = _mask_notice(model, texts) if query is None and not targets else []
-    unknown = getattr(model.tokenizer, "unk_token", None)
-    count, total = map(sum, zip((0, 0), *(spelled(read, unknown) for read in texts), strict=True))
-    if total < ENOUGH:
-        return notices
-    return notices + _vocabulary_notice(model.name, count, total, f"the first {len(texts)} rows")
-
-
-def _mask_notice(model: Any, texts: Sequence[Read]) -> list[str]:
-    """A notice where rows have no mask to predict."""
-    without = sum(no_mask(model, read) for read in texts)
-    if not without:
-        return []
-    mask = getattr(model.tokenizer, "mask_token", None) or "mask token"
-    return [
-        f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts nothing there; "
-        f"the first token is explained. Name a position (--query, in Python query=), or use a classifier."
     ]
 
 

@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -52,47 +52,25 @@ def versions() -> dict[str, str]:
 def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a result rests on. `other`: that of a trace of the same batch, whose model need not be asked again."""
     model = trace.model
-    about = _about_numbers(model) if other is None else other
+    if other is None:
+        dtype = model.dtype
+        name = str(dtype).removeprefix("torch.")
+        other = {"dtype": name, "quantization": model.quantization, "tolerance": TOLERANCE[dtype]}
     return {
         "model": model.name,
         "revision": model.revision,
         "family": model.family.name,
         "task": model.task,
-        "dtype": about["dtype"],
-        "quantization": about["quantization"],
+        "dtype": other["dtype"],
+        "quantization": other["quantization"],
         "versions": dict(versions()),
         "text": trace.text,
         "pair": trace.pair,
         "input_ids": list(trace.input_ids),
         "causal": is_causal(trace),
         "check": None if model.proof is None else model.proof.gap,
-        "tolerance": about["tolerance"],
+        "tolerance": other["tolerance"],
     }
-
-
-def _about_numbers(model: Model) -> dict[str, Any]:
-    """What a model's weights are asked for: their number type, their packing, and the rounding that is allowed."""
-    dtype = model.dtype
-    name = str(dtype).removeprefix("torch.")
-    return {"dtype": name, "quantization": model.quantization, "tolerance": TOLERANCE[dtype]}
-
-
-def model_fingerprint(model: Model) -> str:
-    """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer. The same
-    on every device and machine; another training, another setting or another vocabulary gives another."""
-    digest = hashlib.sha256()
-    for part in (*sorted(_weights(model.hf_model)), model.task, _plain(_config(model)), _tokenizer(model.tokenizer)):
-        digest.update(json.dumps(part, sort_keys=True).encode())
-    return digest.hexdigest()[:16]
-
-
-def data_fingerprint(examples: Sequence[Example]) -> str:
-    """Of everything an example holds, in order."""
-    digest = hashlib.sha256()
-    for e in examples:
-        row = [e.id, e.text, e.pair, e.target, e.foil, e.cues, e.info]
-        digest.update(json.dumps(row, ensure_ascii=False, sort_keys=True, default=str).encode())
-    return digest.hexdigest()[:16]
 
 
 def whereabouts(model: Model) -> dict[str, str]:
@@ -116,43 +94,41 @@ def public_name(name: object) -> str:
     return Path(text).name or text if private else text
 
 
-# --- weights ----------------------------------------------------------------------------------------------------------
+# --- fingerprints -----------------------------------------------------------------------------------------------------
 
 
-def _weights(model: nn.Module) -> Iterator[tuple[str, str, str]]:
-    """Name, kind and checksum of every tensor that belongs to a checkpoint."""
+def model_fingerprint(model: Model) -> str:
+    """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer. The same
+    on every device and machine; another training, another setting or another vocabulary gives another."""
+    config = model.hf_model.config
+    settings = config.to_dict() if hasattr(config, "to_dict") else vars(config)
+    kind = {**settings, "class": type(model.hf_model).__name__}
     with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:
-        for name, weights in _tensors(model):
-            yield name, f"{tuple(weights.shape)} {weights.dtype}", _checksum(weights, pool)
+        weights = [
+            (name, f"{tuple(one.shape)} {one.dtype}", checksum(one, pool)) for name, one in tensors_of(model.hf_model)
+        ]
+    digest = hashlib.sha256()
+    for part in (*sorted(weights), model.task, plain(kind), tokenizer_facts(model.tokenizer)):
+        digest.update(json.dumps(part, sort_keys=True).encode())
+    return digest.hexdigest()[:16]
 
 
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor that belongs to a checkpoint: weights, buffers that are stored (those that are computed anew say nothing that
+    the configuration does not), and the scales that bitsandbytes keeps beside packed numbers, which mean nothing without."""
     yield from weights_of(model)
     for path, module in model.named_modules():
-        yield from ((f"{path}.{name}", tensor) for name, tensor in chain(_buffers(module), _scales(module)))
+        held = {name: one for name, one in module._buffers.items() if name not in module._non_persistent_buffers_set}
+        for name, weights in module._parameters.items():
+            state: Any = getattr(weights, "quant_state", None)
+            packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
+            held |= {f"{name}.{key}": one for key, one in {**packed, "SCB": getattr(weights, "SCB", None)}.items()}
+        for name, one in held.items():
+            if isinstance(one, Tensor) and one.device.type != "meta":
+                yield f"{path}.{name}", one
 
 
-def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The buffers that are stored; those that are computed anew say nothing that the configuration does not."""
-    for name, buffer in module._buffers.items():
-        if _has_numbers(buffer) and name not in module._non_persistent_buffers_set:
-            yield name, buffer  # type: ignore[misc]
-
-
-def _has_numbers(tensor: Any) -> bool:
-    return isinstance(tensor, Tensor) and tensor.device.type != "meta"
-
-
-def _scales(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The scales that bitsandbytes keeps beside packed numbers; without them the numbers mean nothing."""
-    for name, weights in module._parameters.items():
-        state: Any = getattr(weights, "quant_state", None)
-        packed = state.as_dict(packed=True) if hasattr(state, "as_dict") else {}
-        parts = {**packed, "SCB": getattr(weights, "SCB", None)}
-        yield from ((f"{name}.{part}", tensor) for part, tensor in parts.items() if _has_numbers(tensor))
-
-
-def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
+def checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
     """Of the tensor's bytes, a piece for each thread."""
     flat: Any = weights.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8).numpy()
     if len(flat) <= PIECE:
@@ -161,74 +137,45 @@ def _checksum(weights: Tensor, pool: ThreadPoolExecutor) -> str:
     return hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
-# --- configuration and tokenizer --------------------------------------------------------------------------------------
-
-
-def _config(model: Model) -> dict[str, Any]:
-    config = model.hf_model.config
-    settings = config.to_dict() if hasattr(config, "to_dict") else vars(config)
-    return {**settings, "class": type(model.hf_model).__name__}
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON, without what differs from machine to machine."""
-    for kinds, plain in PLAIN:
-        if isinstance(value, kinds):
-            return plain(value)
-    return type(value).__name__  # the text of most objects holds their address
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items() if key not in VOLATILE}
+    if isinstance(value, list | tuple):
+        return list(map(plain, value))
+    if isinstance(value, set | frozenset):
+        return sorted(json.dumps(plain(one), sort_keys=True) for one in value)
+    if isinstance(value, torch.dtype | torch.device):
+        return str(value)
+    is_plain = value is None or isinstance(value, str | int | float | bool)
+    return value if is_plain else type(value).__name__  # the text of most objects holds their address
 
 
-def _plain_mapping(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): _plain(one) for key, one in mapping.items() if key not in VOLATILE}
-
-
-def _plain_list(values: Iterable[Any]) -> list[Any]:
-    return list(map(_plain, values))
-
-
-def _plain_set(values: Iterable[Any]) -> list[str]:
-    return sorted(json.dumps(_plain(one), sort_keys=True) for one in values)
-
-
-PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (  # kinds of values, and what each becomes
-    (Mapping, _plain_mapping),
-    ((list, tuple), _plain_list),
-    ((set, frozenset), _plain_set),
-    ((str, int, float, bool, type(None)), lambda value: value),
-    ((torch.dtype, torch.device), str),
-)
-
-
-def _tokenizer(tokenizer: Any) -> Any:
-    """The whole of a tokenizer, or None where there is none."""
+def tokenizer_facts(tokenizer: Any) -> Any:
+    """The settings and rules of a tokenizer; of one that is written in Python, its vocabulary and the checksums of the files that
+    it saves: its merges, or its sentencepiece model. None where there is no tokenizer."""
     if tokenizer is None:
         return None
     facts: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}
     special = getattr(tokenizer, "special_tokens_map", None)
     facts |= {"class": type(tokenizer).__name__, "special": special and {str(k): str(v) for k, v in special.items()}}
-    return _plain(facts | _vocabulary(tokenizer))
-
-
-def _vocabulary(tokenizer: Any) -> dict[str, Any]:
-    """The rules of a tokenizer; of one that is written in Python, its vocabulary and the checksums of its files."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    if hasattr(backend, "to_str"):
-        whole = json.loads(backend.to_str())
-        # Truncation and padding are settings of the last call, not of the tokenizer.
-        return {"backend": {name: value for name, value in whole.items() if name not in ("truncation", "padding")}}
+    if hasattr(backend, "to_str"):  # truncation and padding are settings of the last call, not of the tokenizer
+        rules = json.loads(backend.to_str()).items()
+        return plain({**facts, "backend": {key: one for key, one in rules if key not in ("truncation", "padding")}})
+    files: list[str] = []
+    with TemporaryDirectory(prefix="mixlens-") as folder, suppress(AttributeError, NotImplementedError, ValueError):
+        tokenizer.save_vocabulary(folder)
+        written = [path for path in sorted(Path(folder).iterdir()) if path.is_file()]
+        files = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in written]
     vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
-    return {"vocabulary": vocabulary, "files": _files(tokenizer)}
+    return plain({**facts, "vocabulary": vocabulary, "files": files})
 
 
-def _files(tokenizer: Any) -> list[str]:
-    """Checksums of the files that a tokenizer written in Python saves: its merges, or its sentencepiece model."""
-    with TemporaryDirectory(prefix="mixlens-") as folder:
-        try:
-            tokenizer.save_vocabulary(folder)
-        except (AttributeError, NotImplementedError, ValueError):
-            return []
-        return [_file_checksum(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
-
-
-def _file_checksum(path: Path) -> str:
-    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+def data_fingerprint(examples: Sequence[Example]) -> str:
+    """Of everything an example holds, in order."""
+    digest = hashlib.sha256()
+    for e in examples:
+        row = [e.id, e.text, e.pair, e.target, e.foil, e.cues, e.info]
+        digest.update(json.dumps(row, ensure_ascii=False, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]

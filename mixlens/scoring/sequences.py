@@ -22,9 +22,11 @@ def followed(trace: Trace, target: Any) -> Trace:
     pieces = pieces_meant(trace.model, target) if trace.model.task == "causal-lm" else ()
     if not pieces or trace.info.get(GIVEN):
         return trace
-    whole = trace.model.trace(input_ids=[*trace.input_ids, *pieces[:-1]])
-    prompt = _encoded_again(trace)
-    words = None if prompt is None else Continuation(trace.model, prompt, whole).words_before(len(whole))
+    whole, words = trace.model.trace(input_ids=[*trace.input_ids, *pieces[:-1]]), None
+    if trace.text is not None:  # else the trace is not of a text
+        prompt = trace.model.encode(trace.text if trace.pair is None else (trace.text, trace.pair))
+        if prompt.input_ids == trace.input_ids:  # else it is of a text in a template
+            words = Continuation(trace.model, prompt, whole).words_before(len(whole))
     special = (*trace.special, *whole.special[len(trace) :])
     facts = {**whole.info, GIVEN: len(pieces) - 1, OWN: trace.prediction()}
     return replace(whole, text=trace.text, pair=trace.pair, words=words, special=special, info=facts)
@@ -34,14 +36,6 @@ def own_prediction(trace: Trace) -> Prediction:
     """What the model predicts after the text itself, also where tokens of a target stand behind it."""
     found: Prediction | None = trace.info.get(OWN)
     return trace.prediction() if found is None else found
-
-
-def _encoded_again(trace: Trace) -> Encoded | None:
-    """The traced text as its tokenizer splits it; None where the trace is not of a text, or of a text in a template."""
-    if trace.text is None:
-        return None
-    encoded = trace.model.encode(trace.text if trace.pair is None else (trace.text, trace.pair))
-    return encoded if encoded.input_ids == trace.input_ids else None
 
 
 def usual_score(model: Model, target: Any, score: str) -> str:
@@ -59,14 +53,20 @@ def continuation_ids(model: Model, prompt: Encoded, continuation: str) -> list[i
     A continuation that begins with a letter or a digit is a new word; `##ing` goes on with the last one. Where the
     tokenizer joins the end of the prompt with the continuation, the continuation is read by itself.
     """
-    _refuse_continuation(continuation)
+    if not isinstance(continuation, str) or not is_text(continuation):
+        raise InputError(f"a continuation is a text, not {continuation!r:.80}.")
+    if not continuation.removeprefix(CONTINUES).strip():
+        raise InputError("the continuation is empty. Give at least one word, or let the model write: generate=.")
     last = (prompt.pair if prompt.pair is not None else prompt.text) or ""
     added = joined_to(last if prompt.turns is None else "", continuation)  # an answer begins where the template ends
-    together = _ids(model, last + added)
-    alone = _ids(model, last)
+
+    def ids(text: str) -> list[int]:
+        return list(map(int, model.tokenizer.encode(text, add_special_tokens=False)))
+
+    together, alone = ids(last + added), ids(last)
     if together[: len(alone)] == alone and len(together) > len(alone):
         return together[len(alone) :]
-    return list(pieces_of(model, continuation)) or _ids(model, added)
+    return list(pieces_of(model, continuation)) or ids(added)
 
 
 def joined_to(text: str, continuation: str) -> str:
@@ -75,14 +75,3 @@ def joined_to(text: str, continuation: str) -> str:
         return continuation.removeprefix(CONTINUES)
     apart = continuation[0].isalnum() and bool(text) and not text[-1].isspace()
     return f" {continuation}" if apart else continuation
-
-
-def _ids(model: Model, text: str) -> list[int]:
-    return list(map(int, model.tokenizer.encode(text, add_special_tokens=False)))
-
-
-def _refuse_continuation(continuation: Any) -> None:
-    if not isinstance(continuation, str) or not is_text(continuation):
-        raise InputError(f"a continuation is a text, not {continuation!r:.80}.")
-    if not continuation.removeprefix(CONTINUES).strip():
-        raise InputError("the continuation is empty. Give at least one word, or let the model write: generate=.")

@@ -487,15 +487,8 @@ def test_scores_are_those_of_the_methods(model: Any) -> None:
     close = {"rtol": 1e-4, "atol": 1e-6}  # the model is in float32; one pass may compute what two passes do apart
     torch.testing.assert_close(made.scores, expected.scores, **close)
     assert seconds > 0
-    for found, asked in (
-        (asking.scores_of(trace, "attcat", target=0)[0], {"name": "attcat"}),
-        (asking.layers_of(trace, "grad_x_input", target=0)[1], {"name": "grad_x_input"}),
-        (asking.layers_of(trace, "grad_x_input", target=0)[0][2], {"name": "grad_x_input", "layer": 2}),
-    ):
-        torch.testing.assert_close(found.scores, mixlens.attribute(trace, target=0, **asked).scores, **close)
-    layers, _ = asking.layers_of(trace, "grad_x_input", target=0)
-    assert len(layers) == model.n_layers
-    assert asking.layers_of(trace, "blank_out")[0] == []
+    made = asking.scores_of(trace, "attcat", target=0)[0]
+    torch.testing.assert_close(made.scores, mixlens.attribute(trace, "attcat", target=0).scores, **close)
 
 
 def test_random_scores_differ_from_text_to_text_and_not_from_run_to_run(model: Any) -> None:

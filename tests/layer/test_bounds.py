@@ -23,7 +23,6 @@ from mixlens.base.optional import installing, optional
 from mixlens.fast import block as fast_block
 from mixlens.fast.cuda_graphs import TOKENS
 from mixlens.layer.proof import Proof
-from mixlens.scoring.asking import every_layer, layers_of, parse_method
 from mixlens.scoring.notices import notices_of, off_sum
 
 CPU = torch.device("cpu")
@@ -139,20 +138,6 @@ def test_a_model_with_one_weight_on_meta_is_refused() -> None:
 
 
 # --- several layers, several methods ----------------------------------------------------------------------------------
-
-
-def test_every_layer_of_maps_and_attributions_is_that_of_each_alone() -> None:
-    model = mixlens.load("agreement", dtype="float64")
-    trace = model.trace("The keys to the cabinet [MASK] rusty.")
-    requests = {name: parse_method(name) for name in ("alti", "attcat", "norm", "grad_x_input")}
-    found = every_layer(trace, requests, target="were", foil="was")
-    assert list(found) == list(requests)
-    for name, request in requests.items():
-        layers, overall = layers_of(trace, request, target="were", foil="was")
-        assert len(found[name][0]) == len(layers)
-        for one, other in zip([*found[name][0], found[name][1]], [*layers, overall], strict=True):
-            torch.testing.assert_close(one.scores, other.scores, rtol=1e-10, atol=1e-13)
-            assert one.method == other.method
 
 
 @needs_fast
