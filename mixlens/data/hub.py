@@ -59,7 +59,7 @@ def _numbered(parts: list[Any]) -> Iterator[tuple[int, Row]]:
     number = 0
     for part in parts:
         # Parts of speech come as numbers whose names only the hub knows. A single label stays a number: the table names it.
-        lists = {column: getattr(kind, "feature", None) for column, kind in part.features.items()}
+        lists: dict[str, Any] = {column: getattr(kind, "feature", None) for column, kind in part.features.items()}
         names = {column: kind.names for column, kind in lists.items() if hasattr(kind, "names")}
         for row in part:
             number += 1

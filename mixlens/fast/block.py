@@ -39,7 +39,7 @@ Scratch = dict[tuple[str, torch.dtype], Tensor]
 _T = TypeVar("_T")
 # What `Block.at` shares with the whole block: everything that is not of targets.
 OF_SOURCES = {
-    *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch", "targets", "store"),
+    *("layers", "layer", "index", "several", "one_of_batch", "modules", "dtype", "scratch", "targets", "store", "used"),
     *(
         "keeps_attention",
         "values",
@@ -49,7 +49,6 @@ OF_SOURCES = {
         "head_vectors",
         "wide_modules",
         "value_bias",
-        "used",
         "compared",
     ),
 }
@@ -111,16 +110,11 @@ class Block(plain_layer.Block):
         if self.several and len(set(map(_setting, self.layers))) > 1:  # windows in some layers, none in others
             return self.together(list(map(attention_of, self.layers)))
         query, key = self.seen("query"), self.seen("key")
-        rooms = self.attention_rooms((*query.shape[:-1], key.shape[-2]))
+        shape, rooms = (*query.shape[:-1], key.shape[-2]), None
+        if not torch.is_grad_enabled():  # memory for the logits and for the weights
+            own = self.x.new_empty(*shape) if self.keeps_attention else self.room("attention", shape)
+            rooms = self.room("logits", shape), own
         return attention_weights(query, key, layer.mask, scaling=layer.scaling, softcap=layer.softcap, rooms=rooms)
-
-    def attention_rooms(self, shape: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-        """Memory for the logits and for the weights; none where a graph is recorded."""
-        if torch.is_grad_enabled():
-            return None
-        return self.room("logits", shape), self.x.new_empty(*shape) if self.keeps_attention else self.room(
-            "attention", shape
-        )
 
     @cached_property
     def values(self) -> Tensor:
@@ -174,12 +168,12 @@ class Block(plain_layer.Block):
     @cached_property
     def norms(self) -> dict[str, FrozenNorm]:
         """The norms that parts pass, frozen."""
-        return {place: self.norm_at(place) for place in PLACES if self.has(place)}
-
-    def norm_at(self, place: str) -> FrozenNorm:
-        modules, dtype = [getattr(layer.parts, place) for layer in self.layers], self.layer.input.dtype
-        each = [known_norm(self.store, module, self.x, dtype, self.used) for module in modules]
-        return stacked_norm(self.store, modules, each, dtype, self.used) if self.several else each[0]
+        norms, dtype = {}, self.layer.input.dtype
+        for place in filter(self.has, PLACES):
+            modules = [getattr(layer.parts, place) for layer in self.layers]
+            each = list(map(self.frozen, modules))
+            norms[place] = stacked_norm(self.store, modules, each, dtype, self.used) if self.several else each[0]
+        return norms
 
     def frozen(self, module: nn.Module) -> FrozenNorm:
         return known_norm(self.store, module, self.x, self.layer.input.dtype, self.used)
@@ -254,10 +248,8 @@ class Block(plain_layer.Block):
     def gram(self, chain: Chain) -> Tensor:
         """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all vectors."""
         metric = self.metric(chain) if loops.fused("inner", self.values) is not None else None
-        return self.gram_by_tiles(chain) if metric is None else loops.inner(self.values_by_source, metric)
-
-    def gram_by_tiles(self, chain: Chain) -> Tensor:
-        """`gram` by the vectors of a few sources at a time."""
+        if metric is not None:
+            return loops.inner(self.values_by_source, metric)
         folded, each = self.folded(chain), self.values[..., 0, 0].numel()
         grams = [
             loops.gram(self.product(self.values[..., sources, :], folded))
@@ -341,7 +333,10 @@ class Block(plain_layer.Block):
         """Those of the plain block, and whether what is kept of weights is still what they are."""
         rebuilt = super().identities
         if "weights" not in self.compared and self.used:
-            self.compare_kept()
+            # A probe goes through every module that something kept was made of, and answers as it did then.
+            changes, nothing = changes_of(self.used, self.x), self.x.new_zeros(())
+            value = torch.stack([nothing, *changes]).amax() if changes else nothing
+            self.compared["weights"] = (value.expand(len(self.layers)) if self.several else value, 1.0)
         return rebuilt | self.compared
 
     def compare(self, identity: str, rebuilt: Tensor, seen: Tensor, *, allowed: float | None = None) -> None:
@@ -355,13 +350,6 @@ class Block(plain_layer.Block):
         self.store.recall(
             [module], ("watched",), lambda: None, width=width, dtype=self.layer.input.dtype, used=self.used
         )
-
-    def compare_kept(self) -> None:
-        """Send its probe through every module that something kept was made of, and compare the answers with those of then."""
-        changes = changes_of(self.used, self.x)
-        nothing = self.x.new_zeros(())
-        value = torch.stack([nothing, *changes]).amax() if changes else nothing
-        self.compared["weights"] = (value.expand(len(self.layers)) if self.several else value, 1.0)
 
     # --- Value Zeroing
 
@@ -379,17 +367,12 @@ class Block(plain_layer.Block):
         block.__dict__ |= {key: value for key, value in self.__dict__.items() if key in OF_SOURCES}
         for name in ("x", "stream", "attention", *OF_TARGETS[1:]):  # the second axis from the right is targets
             block.__dict__[name] = getattr(self, name)[..., rows, :]
-        block.__dict__ |= self.computed_at(rows)
-        return block
-
-    def computed_at(self, rows: slice) -> dict[str, Any]:
-        """What is computed once, for these targets alone, where it was computed for all."""
-        values: dict[str, Any] = {}
+        # What is computed once, for these targets alone, where it was computed for all.
         if "by_source" in self.__dict__:
-            values["by_source"] = self.by_source[..., rows, :]
+            block.__dict__["by_source"] = self.by_source[..., rows, :]
         if "first_product" in self.__dict__:
-            values["first_product"] = None if self.first_product is None else self.first_product.at(rows)
-        return values
+            block.__dict__["first_product"] = None if self.first_product is None else self.first_product.at(rows)
+        return block
 
 
 def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Tensor:

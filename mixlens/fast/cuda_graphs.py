@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -29,9 +29,7 @@ from .switch import is_off
 if TYPE_CHECKING:
     from ..model.parts import LayerParts
 
-FIRST = (
-    2  # so often it is computed as ever before it is captured: capturing takes as long as computing it some ten times
-)
+FIRST = 2  # so often it is computed as ever before it is captured, which takes as long as computing it some ten times
 AGAIN = 3  # so often it is captured anew because something changed; then no more
 TOKENS = 2048  # in a batch; with more, a GPU is busy anyway
 SHAPES = 1000  # that are counted: a corpus has many, and few of them come again
@@ -39,7 +37,6 @@ LISTS = (list, dict, set)  # what may change and stay the same object
 BYTES = 1 << 30  # of what goes in and comes out of all graphs of a model; beyond that nothing new is captured
 
 Compute = Callable[[list[Tensor]], Any]
-Slot = tuple[tuple[str, int], ...]  # of a layer: the names of its tensors, and the number of each
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,15 @@ class Captured:
         """What it writes, in memory of its own, for what stands in its inputs now."""
         self.graph.replay()
         return copied(self.outputs)
+
+    def again(self, work: Work) -> Any:
+        """What it gives for these tensors; None where it is not to be used any more."""
+        if not self.readable(work.state):
+            return None
+        copy_all(self.inputs, work.tensors)
+        outputs = self.replay()
+        changed = isinstance(self.state, Standing) and self.state != work.state()  # looked at while the GPU works
+        return None if changed else outputs
 
 
 @dataclass(frozen=True)
@@ -97,15 +103,23 @@ class Graphs:
         """`compute(layers)`, replayed; None where it is to be computed as ever. `what`: all else that it depends on."""
         if layers[0].input.shape[:-1].numel() > TOKENS:
             return None
-        tensors, slots = _tensors(layers)
+        named = list(map(tensors_of, layers))
+        distinct = {id(tensor): tensor for tensors in named for tensor in tensors.values()}
+        numbers = {address: number for number, address in enumerate(distinct)}
+        slots = tuple(tuple((name, numbers[id(one)]) for name, one in tensors.items()) for tensors in named)
         settings = tuple((layer.scaling, layer.softcap) for layer in layers)
-        modules, kept = [module for layer in layers for module in _read(layer.parts)], layers[0].parts.kept
+        parts = [layer.parts for layer in layers]
 
         def of_tensors(inputs: list[Tensor]) -> Any:
-            return compute([_with_tensors(layer, slot, inputs) for layer, slot in zip(layers, slots, strict=True)])
+            changes: list[dict[str, Any]] = [{name: inputs[number] for name, number in slot} for slot in slots]
+            return compute([replace(layer, **change) for layer, change in zip(layers, changes, strict=True)])
 
-        state, keeps = partial(_states, [layer.parts for layer in layers]), partial(kept.memories_of, modules)
-        return self._replayed(Work((what, slots, settings), tensors, of_tensors, state, keeps))
+        def states() -> object | None:
+            found = tuple(map(_weights, parts))
+            return None if None in found else found
+
+        tensors = list(distinct.values())
+        return self._replayed(Work((what, slots, settings), tensors, of_tensors, states, partial(_memories, parts)))
 
     def passed(
         self,
@@ -141,18 +155,14 @@ class Graphs:
         with self.lock:
             captured = self.kept.get(key)
             if captured is not None:
-                outputs = _replayed_again(captured, work)
+                outputs = captured.again(work)
                 return self._captured_anew(key, work, captured) if outputs is None else outputs
-            return self._captured_anew(key, work) if self._is_due(key) else None
-
-    def _is_due(self, key: object) -> bool:
-        """Has this work come so often that it is captured now? Where not, it is counted."""
-        if key not in self.kept and self.seen[key] >= FIRST and self.bytes <= BYTES:
-            return True
-        if len(self.seen) > SHAPES:
-            self.seen.clear()
-        self.seen[key] += 1
-        return False
+            if key not in self.kept and self.seen[key] >= FIRST and self.bytes <= BYTES:
+                return self._captured_anew(key, work)
+            if len(self.seen) > SHAPES:
+                self.seen.clear()
+            self.seen[key] += 1
+            return None
 
     def _captured_anew(self, key: object, work: Work, before: Captured | None = None) -> Any:
         """The work captured, or captured once more because something changed, and replayed; None where it cannot be."""
@@ -178,7 +188,9 @@ class Graphs:
             return None
         size = sum(t.nbytes for t in chain(inputs, _flat(outputs, {}).values()))
         self.bytes += size
-        return Captured(graph, inputs, outputs, _remembered(work.state()), work.keeps(), size, times)
+        state = work.state()
+        held = state.remember() if isinstance(state, Standing) else state
+        return Captured(graph, inputs, outputs, held, work.keeps(), size, times)
 
 
 def is_spread(model: nn.Module) -> bool:
@@ -188,7 +200,11 @@ def is_spread(model: nn.Module) -> bool:
 
 def surroundings() -> object | None:
     """What numbers depend on besides tensors and modules; None where nothing may be replayed."""
-    if _is_watched() or torch.is_autocast_enabled("cuda") or os.environ.get("MIXLENS_GRAPHS") == "off" or is_off():
+    # Does somebody follow each operation, or run them on a stream of their own?
+    watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
+    if watched or torch.cuda.current_stream() != torch.cuda.default_stream():
+        return None
+    if torch.is_autocast_enabled("cuda") or os.environ.get("MIXLENS_GRAPHS") == "off" or is_off():
         return None
     cuda = torch.backends.cuda
     kernels = (
@@ -199,22 +215,6 @@ def surroundings() -> object | None:
     )
     exact = (cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, torch.are_deterministic_algorithms_enabled())
     return (*kernels, *exact, torch.is_inference_mode_enabled(), os.environ.get("MIXLENS_KERNELS"))
-
-
-def _is_watched() -> bool:
-    """Does somebody follow each operation, or run them on a stream of their own?"""
-    watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
-    return bool(watched) or torch.cuda.current_stream() != torch.cuda.default_stream()
-
-
-def _replayed_again(captured: Captured, work: Work) -> Any:
-    """What a captured graph gives for these tensors; None where it is not to be used any more."""
-    if not captured.readable(work.state):
-        return None
-    copy_all(captured.inputs, work.tensors)
-    outputs = captured.replay()
-    changed = isinstance(captured.state, Standing) and captured.state != work.state()  # looked at while the GPU works
-    return None if changed else outputs
 
 
 def _capture(graph: Any, pool: Any, current: Any, compute: Callable[[], Any]) -> Any:
@@ -228,10 +228,6 @@ def _capture(graph: Any, pool: Any, current: Any, compute: Callable[[], Any]) ->
         return compute()
 
 
-def _remembered(state: object) -> object:
-    return state.remember() if isinstance(state, Standing) else state
-
-
 class Standing:
     """A model as it stands: its modules, all they hold, their configurations, what their classes do, where their weights lie.
 
@@ -242,20 +238,24 @@ class Standing:
     def __init__(self, model: nn.Module, counts: Sequence[object] = ()):
         self.counts = counts  # of the weights that something was made of: there the numbers must be the same ones, too
         modules = modules_of(model)
-        self.hooked = _have_hooks(modules)
-        weights, kinds = _tensors_of(modules), _kinds(modules)
-        self.held = [*modules, *_members(modules), *weights, *(kind.forward for kind in kinds)]
+        everywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
+        self.hooked = bool(everywhere) or any(one._forward_hooks or one._forward_pre_hooks for one in modules)
+        weights: list[Any] = [weight for one in modules if one._parameters for weight in one._parameters.values()]
+        weights += [buffer for one in modules if one._buffers for buffer in one._buffers.values()]
+        configs = {id(one.config): one.config for one in modules if "config" in one.__dict__}
+        members = chain.from_iterable(one.__dict__.values() for one in (*modules, *configs.values()))
+        kinds: dict[Any, None] = dict.fromkeys(map(type, modules))
+        self.held = [*modules, *members, *weights, *(kind.forward for kind in kinds)]
         self.weights = [weight for weight in weights if weight is not None]
         self.places = [weight.data_ptr() for weight in self.weights]
-        self._lists: list[tuple[Any, Any]] | None = None
+        self._lists: list[tuple[Any, Any]] = []
 
     def remember(self) -> Standing:
-        """Note what is in the lists that modules hold: one may change and stay the same list."""
-        modules = (module for module in self.held if isinstance(module, nn.Module))
-        own = set(map(id, chain.from_iterable(map(_torch_s_own, modules))))
-        self._lists = [
-            (value, value.copy()) for value in self.held if value.__class__ in LISTS and id(value) not in own
-        ]
+        """Note what is in the lists that modules hold: one may change and stay the same list. Torch's own are left out."""
+        modules = [module for module in self.held if isinstance(module, nn.Module)]
+        own = {id(value) for module in modules for name, value in module.__dict__.items() if name in _OWN}
+        lists = [value for value in self.held if value.__class__ in LISTS and id(value) not in own]
+        self._lists = [(value, value.copy()) for value in lists]
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -263,74 +263,16 @@ class Standing:
         if not isinstance(other, Standing) or self.hooked or other.hooked:
             return False
         same_places = self.counts == other.counts and self.places == other.places
-        return same_places and self._holds_same(other) and self._lists_are_same()
-
-    def _holds_same(self, other: Standing) -> bool:
-        return len(self.held) == len(other.held) and all(map(is_, self.held, other.held))
-
-    def _lists_are_same(self) -> bool:
-        return all(now == before for now, before in self._lists or ())
+        holds_same = same_places and len(self.held) == len(other.held) and all(map(is_, self.held, other.held))
+        return holds_same and all(now == before for now, before in self._lists)
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def _have_hooks(modules: Iterable[nn.Module]) -> bool:
-    """Has one of the modules a hook, or every module of torch?"""
-    everywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
-    return bool(everywhere) or any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+_OWN = frozenset(name for name in nn.Module().__dict__ if name.startswith("_"))
 
 
-def _tensors_of(modules: Sequence[nn.Module]) -> list[Any]:
-    """The parameters and buffers of all modules; None for one that a module could have."""
-    parameters: list[Any] = [
-        weight for module in modules if module._parameters for weight in module._parameters.values()
-    ]
-    return parameters + [buffer for module in modules if module._buffers for buffer in module._buffers.values()]
-
-
-def _kinds(modules: Sequence[nn.Module]) -> list[Any]:
-    """The classes of the modules, each once."""
-    return list(dict.fromkeys(map(type, modules)))
-
-
-def _members(modules: Sequence[nn.Module]) -> Iterable[Any]:
-    """All that the modules and their configurations hold."""
-    configs = {id(module.config): module.config for module in modules if "config" in module.__dict__}
-    return chain.from_iterable(one.__dict__.values() for one in (*modules, *configs.values()))
-
-
-def _torch_s_own(module: nn.Module) -> list[Any]:
-    return [value for name, value in module.__dict__.items() if name.startswith("_") and name in _OWN]
-
-
-_OWN = frozenset(nn.Module().__dict__)
-
-
-def _tensors(layers: Sequence[LayerTrace]) -> tuple[list[Tensor], tuple[Slot, ...]]:
-    """All tensors of some layers, each once, and which of them each layer has under which name."""
-    named = list(map(tensors_of, layers))
-    distinct = {id(tensor): tensor for tensors in named for tensor in tensors.values()}
-    numbers = {address: number for number, address in enumerate(distinct)}
-    return list(distinct.values()), tuple(_slot(tensors, numbers) for tensors in named)
-
-
-def _slot(tensors: Mapping[str, Tensor], numbers: Mapping[int, int]) -> Slot:
-    return tuple((name, numbers[id(tensor)]) for name, tensor in tensors.items())
-
-
-def _with_tensors(layer: LayerTrace, slot: Slot, tensors: Sequence[Tensor]) -> LayerTrace:
-    """A layer that reads these tensors."""
-    changes: dict[str, Any] = {name: tensors[number] for name, number in slot}
-    return replace(layer, **changes)
-
-
-def _states(parts: Iterable[LayerParts]) -> object | None:
-    """Of all weights that scoring reads: where they are, and how often they were changed; None where nobody can tell."""
-    states = tuple(map(_weights, parts))
-    return None if None in states else states
-
-
-def _standing(model: nn.Module, parts: Iterable[LayerParts]) -> Standing | None:
+def _standing(model: nn.Module, parts: Sequence[LayerParts]) -> Standing | None:
     """The model as it stands, and the weights that scoring reads; None where nobody can tell."""
     counts = list(map(_weights, parts))
     standing = Standing(model, counts)
@@ -355,19 +297,13 @@ def _weights(parts: LayerParts) -> object | None:
 
 
 def _flat(value: Any, tensors: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Every tensor in it, once, by its id."""
+    """Every tensor in dicts, lists and tuples, once, by its id."""
     if isinstance(value, Tensor):
         tensors.setdefault(id(value), value)
-    for member in _members_of(value):
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    for member in members:
         _flat(member, tensors)
     return tensors
-
-
-def _members_of(value: Any) -> Iterable[Any]:
-    """The values of a dict, the items of a list or a tuple, nothing of anything else."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
 
 
 def copy_all(to: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:

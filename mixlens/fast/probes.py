@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -30,11 +28,10 @@ def changes_of(used: Used, like: Tensor) -> list[Tensor]:
         now, then = answer_of(module, memory.probe), memory.answer
         if now.device.type != "cpu" or not torch.equal(now, then):
             kinds.setdefault((then.shape, then.dtype, then.device), []).append((now, then))
-    return [_largest_change(pairs).to(like) for pairs in kinds.values()]
-
-
-def _largest_change(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """The largest change of some answers of one shape and number type."""
-    now, then = (torch.cat(answers) if len(answers) > 1 else answers[0] for answers in zip(*pairs, strict=True))
-    dtype = working_dtype(then.dtype)
-    return loops.apart(now.to(dtype), None, then.to(dtype)) / SAME_ANSWER[then.dtype]
+    changes = []
+    for pairs in kinds.values():
+        now, then = (torch.cat(answers) if len(answers) > 1 else answers[0] for answers in zip(*pairs, strict=True))
+        dtype = working_dtype(then.dtype)
+        change = loops.apart(now.to(dtype), None, then.to(dtype)) / SAME_ANSWER[then.dtype]
+        changes.append(change.to(like))
+    return changes

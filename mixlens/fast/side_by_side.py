@@ -108,7 +108,9 @@ def train(
     the rows of `stop` no better, or after `epochs`."""
     stack = Stack([one.map for one in learners])
     x, y = map(torch.cat, zip(*(one.train for one in learners), strict=True))
-    _number_rows(learners)
+    start = 0
+    for one in learners:
+        one.start, start = start, start + len(one.train[0])
     stops = _Padded(learners, row_loss)
     with torch.enable_grad():
         while learners:
@@ -117,27 +119,15 @@ def train(
                 stack.adam(torch.autograd.grad(loss, stack.weights), (weight[:, 0] > 0).to(x), rate)
             better = [one.is_better(loss) for one, loss in zip(learners, stops.losses(stack), strict=True)]
             stack.keep_best(torch.tensor(better, device=x.device))
-            learners = _left(learners, stack, stops, patience, epochs)
-
-
-def _left(learners: list[Learner], stack: Stack, stops: _Padded, patience: int, epochs: int | None) -> list[Learner]:
-    """The maps that go on. Those that have ended get their weights, and leave the stack."""
-    goes_on = [one.goes_on(patience, epochs) for one in learners]
-    if not all(goes_on):
-        for place, one in enumerate(learners):
-            if not goes_on[place]:
-                stack.write(place, one)
-        left = torch.tensor(goes_on, device=stops.x.device)
-        stack.without(left)
-        stops.without(left)
-    return list(compress(learners, goes_on))
-
-
-def _number_rows(learners: Sequence[Learner]) -> None:
-    """Where the rows of each map begin, all of them one after the other."""
-    start = 0
-    for one in learners:
-        one.start, start = start, start + len(one.train[0])
+            goes_on = [one.goes_on(patience, epochs) for one in learners]
+            if not all(goes_on):  # those that have ended get their weights, and leave the stack
+                for place, one in enumerate(learners):
+                    if not goes_on[place]:
+                        stack.write(place, one)
+                left = torch.tensor(goes_on, device=x.device)
+                stack.without(left)
+                stops.without(left)
+                learners = list(compress(learners, goes_on))
 
 
 def _epoch(learners: Sequence[Learner], batch: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -7,9 +7,9 @@ instead of one per pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +26,6 @@ from .norms import known_norm
 from .parts import Parts
 
 if TYPE_CHECKING:
-    from ..model.parts import LayerParts
     from .block import Block
 
 # From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
@@ -65,49 +64,35 @@ class FirstProduct:
 def first_product(block: Block) -> FirstProduct | None:
     """The feed-forward's first product as a linear map of what attention wrote; None where more than a norm is in between."""
     part = block.wide_modules
-    place = _place_of_norm(part)
-    if place is None:
+    places = [place for place in ("norm_after_attention", "norm_before_mlp") if getattr(part, place) is not None]
+    if len(places) != 1 or part.parallel or part.norm_on_attention is not None:
         return None
-    module, modules = getattr(part, place), _first_modules(part)
+    module, gate = getattr(part, places[0]), None if part.mlp_gate is part.mlp_up else part.mlp_gate
+    modules = [part.mlp_up] if gate is None else [part.mlp_up, gate]
     if any(is_hooked(one) or not is_known(one) for one in (module, *modules)):
         return None  # what a hook or a user's own code does now and then is not in the weights
     dtype = block.dtype if part is not block.modules else block.layer.input.dtype
-    norm = known_norm(block.store, module, block.x, dtype, block.used)
-    if not _sure(block, module, norm, dtype):
+    norm, stream = known_norm(block.store, module, block.x, dtype, block.used), block.stream
+
+    def kept(key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        return block.store.recall([module], key, make, width=stream.shape[-1], dtype=dtype, used=block.used)
+
+    # On a GPU, which is not to be waited for, an earlier answer counts.
+    acts: Callable[[], bool] = partial(acts_as, block, module, norm)
+    if not (kept(("is norm",), acts) if block.x.is_cuda else acts()):
         return None
-    return _product(
-        (norm, _unscaled(block, module, norm, dtype)), modules, block, on_stream=place == "norm_after_attention"
-    )
-
-
-def _place_of_norm(part: LayerParts) -> str | None:
-    """The place of the one norm between attention and the feed-forward; None where there is more in between, or less."""
-    places = [place for place in ("norm_after_attention", "norm_before_mlp") if getattr(part, place) is not None]
-    alone = len(places) == 1 and not part.parallel and part.norm_on_attention is None
-    return places[0] if alone else None
-
-
-def _first_modules(part: LayerParts) -> list[nn.Module]:
-    """The modules of the feed-forward's first product: up, and the gate where it is a module of its own."""
-    gate = None if part.mlp_gate is part.mlp_up else part.mlp_gate
-    return [part.mlp_up] if gate is None else [part.mlp_up, gate]
-
-
-def _unscaled(block: Block, module: nn.Module, norm: FrozenNorm, dtype: torch.dtype) -> FrozenNorm:
-    """The norm without gamma; kept, so that it is one object as long as the module is the same."""
-    key = ("norm", "without gamma", block.dtype, block.x.device)
-    make: Callable[[], FrozenNorm] = lambda: norm.without_gamma  # noqa: E731
-    return block.store.recall([module], key, make, width=block.x.shape[-1], dtype=dtype, used=block.used)
-
-
-def _sure(block: Block, module: nn.Module, norm: FrozenNorm, dtype: torch.dtype) -> bool:
-    """`acts_as`; on a GPU, which is not to be waited for, an earlier answer counts."""
-    if not block.x.is_cuda:
-        return acts_as(block, module, norm)
-    width = block.x.shape[-1]
-    return block.store.recall(
-        [module], ("is norm",), lambda: acts_as(block, module, norm), width=width, dtype=dtype, used=block.used
-    )
+    # Kept, so that it is one object as long as the module is the same.
+    unscaled = kept(("norm", "without gamma", block.dtype, block.x.device), lambda: norm.without_gamma)
+    matrices, constants = [], []
+    for one in modules:
+        weight = block.linear_weight(one, stream.shape[-1], stream)
+        scaled = norm.gamma[:, None] * weight
+        matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
+        constants.append(norm.beta @ weight + linear_bias(one, stream.shape[-1], stream))
+    of_heads = tuple(block.values @ (block.projection @ matrix) for matrix in matrices)
+    bases = tuple(stream @ matrix for matrix in matrices)
+    on_stream = places[0] == "norm_after_attention"
+    return FirstProduct(norm, unscaled, on_stream, tuple(matrices), bases, tuple(constants), of_heads)
 
 
 def acts_as(block: Block, module: nn.Module, norm: FrozenNorm) -> bool:
@@ -120,20 +105,6 @@ def acts_as(block: Block, module: nn.Module, norm: FrozenNorm) -> bool:
     return gap(norm(stream), module(stream)) <= (TOLERANCE[torch.float32] if rounding else TOLERANCE[block.dtype])
 
 
-def _product(
-    norms: tuple[FrozenNorm, FrozenNorm], modules: Sequence[nn.Module], block: Block, *, on_stream: bool
-) -> FirstProduct:
-    norm, stream, matrices, constants = norms[0], block.stream, [], []
-    for module in modules:
-        weight = block.linear_weight(module, stream.shape[-1], stream)
-        scaled = norm.gamma[:, None] * weight
-        matrices.append(scaled - scaled.mean(0) if norm.centred else scaled)
-        constants.append(norm.beta @ weight + linear_bias(module, stream.shape[-1], stream))
-    of_heads = tuple(block.values @ (block.projection @ matrix) for matrix in matrices)
-    bases = tuple(stream @ matrix for matrix in matrices)
-    return FirstProduct(*norms, on_stream, tuple(matrices), bases, tuple(constants), of_heads)
-
-
 def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) -> Tensor:
     """The layer's output [... tile pos d] had attention not taken the parts of these sources [... tile pos d].
 
@@ -144,26 +115,19 @@ def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) ->
         return block.after_attention(block.attention_output.unsqueeze(-3) - tile)
     u = block.stream.unsqueeze(-3) - tile
     normed, reciprocal = product.norm.with_reciprocal(u)
-    written = part.mlp_down(part.mlp_hidden(*_reads(block, product, sources, reciprocal)))
-    if part.norm_on_mlp is not None:
-        written = part.norm_on_mlp(written)
-    output = written.add_(normed if product.on_stream else u)
-    return output if part.norm_after_mlp is None else part.norm_after_mlp(output)
-
-
-def _reads(block: Block, product: FirstProduct, sources: slice, reciprocal: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What the feed-forward's activation reads without these sources, [... tile pos m]: of up, and of the gate or None.
-
-    (base - weights @ vectors) / scale + constant, in two passes: the constant is one more head whose weight is one.
-    """
-    weights = block.by_source[..., sources, :, :] * -reciprocal
-    weights = torch.cat([weights, torch.ones_like(reciprocal)], -1)
+    # What the activation reads, of up and of the gate: (base - weights @ vectors) / scale + constant, in two passes. The constant
+    # is one more head whose weight is one.
+    weights = torch.cat([block.by_source[..., sources, :, :] * -reciprocal, torch.ones_like(reciprocal)], -1)
     reads = []
     for number, (vectors, base) in enumerate(zip(product.sources, product.bases, strict=True)):
         room = block.room(f"read{number}", (*weights.shape[:-1], base.shape[-1]))
         read = torch.matmul(weights, vectors[..., sources, :, :], out=room)
         reads.append(read.addcmul_(base.unsqueeze(-3), reciprocal))
-    return reads[0], reads[1] if len(reads) > 1 else None
+    written = part.mlp_down(part.mlp_hidden(reads[0], reads[1] if len(reads) > 1 else None))
+    if part.norm_on_mlp is not None:
+        written = part.norm_on_mlp(written)
+    output = written.add_(normed if product.on_stream else u)
+    return output if part.norm_after_mlp is None else part.norm_after_mlp(output)
 
 
 def moved_without_each(
@@ -206,65 +170,53 @@ def cosine_from_changes(block: Block) -> Tensor | None:
     """
     loop = loops.fused("turned", block.x)
     product = None if loop is None else block.first_product
-    if loop is None or product is None or not _is_for_loop(block):
-        return None
     part = block.wide_modules
-    activation = loop.activation_number(part.mlp_act)
-    if activation is None:
+    # A block of one layer and one text, whose feed-forward ends in a plain product that is added as it is.
+    if block.x.dim() != 2 or block.several or part.norm_on_mlp is not None or not is_plain(part.mlp_down):
         return None
+    activation = None if loop is None or product is None else loop.activation_number(part.mlp_act)
+    if loop is None or product is None or activation is None:
+        return None
+    halves = 2 if part.mlp_gate is part.mlp_up else 1  # one product makes both the gate and what it gates
     return loop.turned(
         attention=block.attention,
         activation=activation,
-        down=linear_weight(part.mlp_down, product.constants[0].shape[-1] // _halves(part), block.dtype),
+        down=linear_weight(part.mlp_down, product.constants[0].shape[-1] // halves, block.dtype),
         output=block.after_attention(block.attention_output),
         split=settings().wide or len(block.x) < WHOLE_FROM,
         elements=tile_elements(block.x.device),
-        **_changes(block, product),
+        **_changes(block, product, halves),
         **_after(block),
     )
 
 
-def _is_for_loop(block: Block) -> bool:
-    """Is this a block of one layer and one text, whose feed-forward ends in a plain product that is added as it is?"""
-    part = block.wide_modules
-    return block.x.dim() == 2 and not block.several and part.norm_on_mlp is None and is_plain(part.mlp_down)
-
-
-def _halves(part: Any) -> int:
-    """Two where one product makes both the gate and what it gates."""
-    return 2 if part.mlp_gate is part.mlp_up else 1
-
-
-def _changes(block: Block, product: FirstProduct) -> dict[str, Any]:
-    """What the fused loop reads of the stream and of the first product."""
-    norm = product.norm
+def _changes(block: Block, product: FirstProduct, halves: int) -> dict[str, Any]:
+    """What the fused loop reads of the stream and of the first product: for each source, for the stream as it was, and as a
+    constant; of up, then of the gate."""
+    norm, projection = product.norm, block.projection
     u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
     if norm.centred:
         u = u - u.mean(-1, keepdim=True)
     lengths = Parts(block, Chain((product.unscaled,), (), None, None), residual=False).lengths_of_parts()
-    inner = (u @ block.projection.flatten(0, 1).mT).unflatten(-1, block.projection.shape[:2]).transpose(
-        0, 1
-    ) @ block.values.mT
+    by_head = (u @ projection.flatten(0, 1).mT).unflatten(-1, projection.shape[:2]).transpose(0, 1)
+    inner = by_head @ block.values.mT
     added = (lengths.pow(2) - 2 * (block.attention * inner).sum(0)) / u.shape[-1]  # s'^2 - s^2, [query key]
     new = (s.pow(2) + added).sqrt()
     reciprocal = 1 / new
+    sources, constants = list(product.of_heads), list(product.constants)  # [head key m], [m]
+    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
+    if halves == 2:  # one product, gate half first
+        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
     return {
         "vectors": block.by_head(block.chain("norm")) if product.on_stream else block.head_vectors.transpose(-3, -2),
-        **_of_first_product(product, s, halves=_halves(block.wide_modules)),
+        "sources": sources,
+        "reads": reads,
+        "constants": constants,
         "ratio": -added / (new * (s + new)),
         "reciprocal": reciprocal,
         "size": torch.exp2(torch.log2((lengths * reciprocal).clamp(2.0**-40, 2.0**40)).round()),  # a power of two
         "centred_middle": block.middle - norm.beta if product.on_stream else None,
     }
-
-
-def _of_first_product(product: FirstProduct, s: Tensor, *, halves: int) -> dict[str, list[Tensor]]:
-    """What the first product gives for each source, for the stream as it was, and as a constant: of up, then of the gate."""
-    sources, constants = list(product.of_heads), list(product.constants)  # [head key m], [m]
-    reads = [base / s + constant for base, constant in zip(product.bases, product.constants, strict=True)]
-    if halves == 2:  # one product, gate half first
-        sources, reads, constants = ([*reversed(t[0].chunk(2, -1))] for t in (sources, reads, constants))
-    return {"sources": sources, "reads": reads, "constants": constants}
 
 
 def _after(block: Block) -> dict[str, Any]:

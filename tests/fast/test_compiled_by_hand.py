@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -66,35 +65,10 @@ def test_a_damaged_file_goes_and_is_built_again(around: Path) -> None:
         assert place.read_bytes() == b"code"
     assert len(build.places) == 1
     assert sorted(one.name for one in folder.iterdir()) == sorted(["xy-000.so", name_of(b"code")])
-    assert compiled._named("x", folder / "not there") == ""
-    assert compiled._named("x", place) == place.name
     (folder / "x-zzz.so").write_bytes(b"cut off")
     with compiled.built("x", build) as again:
         assert again == place
     assert len(build.places) == 1  # the whole one is found, wherever a damaged one stands
-
-
-def test_a_file_is_flushed_and_then_gets_its_name(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = compiled.private_folder()
-    assert folder is not None
-    steps: list[Any] = []
-    monkeypatch.setattr(
-        compiled, "sync", lambda number: steps.append((os.fstat(number).st_size, len(list(folder.glob("*.so")))))
-    )
-    monkeypatch.setattr(compiled, "sync_folder", lambda place: steps.append((place, len(list(folder.glob("*.so"))))))
-    with compiled.built("x", Builder()):
-        assert steps == [(4, 0), (folder, 1)]
-
-
-def test_what_is_old_is_cleared(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = around / "some"
-    monkeypatch.setattr(compiled.time, "time", lambda: 10_000.0)
-    for name, since in (("building-a", 3600), ("building-b", 3601), ("kept-c", 9000)):
-        (folder / name / "deep").mkdir(parents=True)
-        os.utime(folder / name, (10_000 - since, 10_000 - since))
-    compiled._clear(folder)
-    assert sorted(one.name for one in folder.iterdir()) == ["building-a", "kept-c"]
-    assert compiled.STALE == 3600
 
 
 def test_where_no_folder_can_be_kept_the_file_goes_after_the_block(
@@ -126,31 +100,3 @@ def test_folders_in_turn(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.private_folder() == around / "tmp" / f"mixlens-{user}"
     (around / "tmp" / f"mixlens-{user}").chmod(0o770)
     assert compiled.private_folder() is None
-
-
-def test_folders_that_are_not_private(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    user = os.getuid()
-    for mode, private in ((0o700, True), (0o755, True), (0o720, False), (0o702, False), (0o777, False)):
-        place = around / f"{mode:o}"
-        place.mkdir()
-        place.chmod(mode)
-        assert compiled._is_private(place, user) is private
-    assert not compiled._is_private(around / "700", user + 1)
-    (around / "link").symlink_to(around / "700")
-    (around / "tmp" / "link").symlink_to(around / "700")
-    assert compiled._is_private(around / "link", user)
-    assert not compiled._is_private(around / "tmp" / "link", user)  # among temporary files anybody could have made it
-    monkeypatch.setattr(compiled.os, "access", lambda place, mode: mode != os.W_OK | os.X_OK)
-    assert not compiled._is_private(around / "700", user)
-
-
-def test_where_users_have_no_number_the_first_one_is_meant(around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows has no os.getuid, and its files belong to user 0."""
-    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
-    asked: list[tuple[Path, int]] = []
-    monkeypatch.setattr(compiled, "_is_private", lambda place, user: asked.append((place, user)) or True)
-    monkeypatch.setattr(compiled.os, "getuid", lambda: 7)
-    assert compiled.private_folder() == around / "tmp" / "mixlens-7"
-    monkeypatch.delattr(compiled.os, "getuid")
-    assert compiled.private_folder() == around / "tmp" / "mixlens-0"
-    assert asked == [(around / "tmp" / "mixlens-7", 7), (around / "tmp" / "mixlens-0", 0)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -143,96 +141,7 @@ def test_forms_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> N
     assert find("cpu") is plain
 
 
-def test_a_loop_that_gives_no_number_is_wrong() -> None:
-    broken = SimpleNamespace(gram=lambda vectors: plain.gram(vectors) * math.nan, TYPES={"gram": (torch.float64,)})
-    assert loops.disagreements(broken, "cpu") == ["gram, float64: nan apart"]
-
-
 # --- how it is built ------------------------------------------------------------------------------------------------------
-
-
-def test_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {"cc": "/bin/cc", "gcc": "/bin/gcc"}
-    monkeypatch.setattr(cpu.shutil, "which", places.get)
-    for named, words in (("", ["/bin/cc"]), ("gcc", ["/bin/gcc"]), ("gcc -m64 -v", ["/bin/gcc", "-m64", "-v"])):
-        monkeypatch.setenv("CC", named)
-        assert cpu._compiler() == words
-    monkeypatch.setenv("CC", "tcc")
-    with pytest.raises(RuntimeError, match=r"^CC names 'tcc', which is not there$"):
-        cpu._compiler()
-    monkeypatch.delenv("CC")
-    places.clear()
-    assert cpu._compiler() is None
-    assert [
-        cpu._is_openmp(f"/lib/{name}")
-        for name in ("libgomp.so.1", "libiomp5.so", "libomp.so", "libc.so", "xlibgomp.so")
-    ] == [*(True, True, True, False, False)]
-
-
-@pytest.mark.parametrize(
-    ("machine", "native"), [("x86_64", "-march=native"), ("arm64", "-mcpu=native"), ("aarch64", "-mcpu=native")]
-)
-@pytest.mark.parametrize("openmp", [None, "/lib/libgomp.so"])
-def test_how_the_loops_are_compiled(
-    machine: str, native: str, openmp: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Any] = []
-
-    @contextmanager
-    def built(name: str, make: Any) -> Any:
-        made.append((name, make))
-        yield Path("place")
-
-    find = cpu.library.__wrapped__
-    monkeypatch.setattr(cpu, "built", built)
-    monkeypatch.setattr(cpu, "_compiler", lambda: ["cc"])
-    monkeypatch.setattr(cpu, "_openmp_of_torch", lambda: openmp)
-    monkeypatch.setattr(cpu.platform, "machine", lambda: machine)
-    monkeypatch.setattr(cpu.ctypes, "CDLL", lambda place: ("loaded", place))
-    monkeypatch.setattr(cpu.torch, "get_num_threads", lambda: 1)
-    assert find() == ("loaded", "place")
-    name, make = made[0]
-    assert (name.startswith("loops-"), len(name)) == (True, 30)
-    flags = ["cc", "-O3", "-fno-math-errno", "-fopenmp-simd", "-shared", "-fPIC", native]
-    linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
-    assert (make.func, make.args) == (cpu._compile, (flags, linked))
-    monkeypatch.setattr(cpu.torch, "get_num_threads", lambda: 2)
-    assert (find() is None) is (openmp is None)
-    monkeypatch.setattr(cpu, "_compiler", lambda: None)
-    assert find() is None
-
-
-def test_what_a_compiler_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    result = SimpleNamespace(returncode=0, stderr="a warning")
-
-    def run(command: list[str], **options: Any) -> Any:
-        asked.append((command, options))
-        return result
-
-    monkeypatch.setattr(cpu.subprocess, "run", run)
-    cpu._compile(["cc", "-O3"], ["-lm"], Path("out.so"))
-    options = {"check": False, "capture_output": True, "text": True, "timeout": 120}
-    assert asked == [(["cc", "-O3", "-o", "out.so", str(cpu.SOURCE), "-lm"], options)]
-    result.returncode = 1
-    for said, told in (("\n first\nsecond", "first"), (" ", "the compiler failed")):
-        result.stderr = said
-        with pytest.raises(RuntimeError, match=f"^{told}$"):
-            cpu._compile(["cc"], [], Path("out.so"))
-
-
-def test_strides_of_vectors() -> None:
-    whole = drawn(2, 3, 4, 5)
-    assert cpu._strided(whole) == (whole, (60, 20))
-    assert cpu._strided(whole[0])[1] == (0, 20)
-    turned = whole.transpose(1, 2)  # keys and heads exchanged: rows are no neighbours
-    made, strides = cpu._strided(turned)
-    assert (made.is_contiguous(), strides) == (True, (60, 15))
-    shared = whole.transpose(0, 1)
-    assert cpu._strided(shared)[0] is shared
-    assert cpu._strided(shared)[1] == (20, 60)
-    deep = drawn(2, 2, 3, 4, 5)
-    assert cpu._strided(deep.transpose(0, 1))[1] == (60, 20)
 
 
 @torch.no_grad()
@@ -265,19 +174,3 @@ def test_the_compiled_loops_on_several_layers(dtype: torch.dtype) -> None:
     for given in (added, None):
         torch.testing.assert_close(cpu.apart(own, given, every), plain.apart(own, given, every), **close)
     torch.testing.assert_close(cpu.apart(own, None, every, 2), plain.apart(own, None, every, 2), **close)
-
-
-def test_a_folder_of_the_users_own_is_found_again(tmp_path: Path) -> None:
-    """Made with its parents, found when it is there, refused where others may write to it."""
-    import os
-
-    from mixlens.fast.loops import compiled
-
-    if not hasattr(os, "getuid"):
-        pytest.skip("needs POSIX owners of files")
-    place, user = tmp_path / "a" / "b", os.getuid()
-    assert compiled._is_private(place, user)
-    assert compiled._is_private(place, user)
-    assert not compiled._is_private(place, user + 1)
-    place.chmod(0o722)
-    assert not compiled._is_private(place, user)

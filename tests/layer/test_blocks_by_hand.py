@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -249,7 +248,6 @@ def test_inner_products_and_vectors_after_norms() -> None:
     torch.testing.assert_close(block.by_head(chain).clone(), vectors)
     grams = torch.einsum("hkd,gkd->khg", vectors, vectors)
     torch.testing.assert_close(block.gram(chain), grams)
-    torch.testing.assert_close(block.gram_by_tiles(chain), grams)
     metric = block.metric(chain)
     assert metric is not None
     folded = chain.part(block.projection)
@@ -331,27 +329,6 @@ def test_where_a_position_may_look(kind: Any) -> None:
     assert torch.equal(kind(batched(replace(layer, mask=None))).reach, torch.ones(1, N, N, dtype=torch.bool))
 
 
-@torch.no_grad()
-def test_modules_of_half_precision_are_run_in_float32() -> None:
-    parts = parts_of(9)
-    half = replace(
-        parts, **{name: getattr(parts, name).bfloat16() for name in ("value", "output", "mlp_up", "mlp_down", *NORMS)}
-    )
-    whole = traced(parts_of(9), 6)
-    given = {
-        name: getattr(whole, name).bfloat16() for name in ("input", "value", "attention_output", "mlp_output", "output")
-    }
-    layer = replace(whole, parts=half, weights=whole.attention.bfloat16(), middle=whole.middle.bfloat16(), **given)  # type: ignore[union-attr]
-    for kind in KINDS:
-        block = kind(layer)
-        wide = block.wide_modules
-        assert block.dtype == block.x.dtype == block.attention.dtype == torch.float32
-        for name in ("mlp_up", "mlp_down", *NORMS):
-            assert next(getattr(wide, name).parameters()).dtype == torch.float32
-            assert next(getattr(half, name).parameters()).dtype == torch.bfloat16
-        assert wide.layer is half.layer
-
-
 def test_a_layer_is_proven_or_refused() -> None:
     with torch.no_grad():
         layer = traced(parts_of(2), 2)
@@ -359,45 +336,3 @@ def test_a_layer_is_proven_or_refused() -> None:
         with pytest.raises(Unproven, match=r"^layer 4: the model's own output"):
             plain.proven_block(replace(layer, attention_output=layer.attention_output + 1), 4)
     assert isinstance(fast.block_of(layer, 0), plain.Block)
-
-
-def test_memory_of_a_call_is_taken_again() -> None:
-    scratch: Any = {}
-    layer = traced(parts_of(1), 1)
-    block = quick.Block(layer, scratch=scratch)
-    with torch.no_grad():
-        first = block.room("a", (2, 3))
-        assert block.room("a", (3, 2)).data_ptr() == first.data_ptr()
-        assert block.room("b", (2, 3)).data_ptr() != first.data_ptr()
-        assert block.room("a", (4, 3)).shape == (4, 3)
-        assert set(scratch) == {("a", torch.float64), ("b", torch.float64)}
-        logits, weights = block.attention_rooms((2, 3, 3)) or (None, None)
-        assert (logits is None, weights is None) == (False, False)
-        assert (
-            quick.Block(layer, scratch=scratch).attention.data_ptr() == scratch["attention", torch.float64].data_ptr()
-        )
-        kept = quick.Block(layer, scratch=scratch, keeps_attention=True).attention
-        assert kept.data_ptr() != scratch["attention", torch.float64].data_ptr()
-    assert block.attention_rooms((2, 3, 3)) is None  # a graph is recorded
-
-
-def test_layers_with_other_settings() -> None:
-    def given(**changes: Any) -> Any:
-        return quick._setting(SimpleNamespace(**{"scaling": 1.0, "softcap": None, "mask": None, **changes}))  # type: ignore[arg-type]
-
-    mask = torch.ones(2, 2)
-    assert given() == given()
-    assert given(mask=mask) == given(mask=mask)
-    assert (
-        len(
-            {
-                given(),
-                given(scaling=2.0),
-                given(softcap=3.0),
-                given(mask=mask),
-                given(mask=mask[:1]),
-                given(mask=mask.clone()),
-            }
-        )
-        == 6
-    )

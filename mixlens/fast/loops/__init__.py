@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -116,14 +115,15 @@ def used(device: torch.device) -> str:
 
 def _form(name: str, like: Tensor) -> Loop:
     module = _module(like.device.type)
-    if torch.is_grad_enabled() or not _knows(module, name, like.dtype):
+    if torch.is_grad_enabled() or not _has_loop(module, name, like.dtype):
         module = plain
-    return getattr(module, name, None) or getattr(plain, name)
+    return getattr(module, name)
 
 
-def _knows(module: Any, name: str, dtype: torch.dtype) -> bool:
-    """Is the loop of this name written for this number type?"""
-    return dtype in getattr(module, "TYPES", {}).get(name, (torch.float32, torch.float64))
+def _has_loop(module: Any, name: str, dtype: torch.dtype) -> bool:
+    """Is there a loop of this name, written for this number type?"""
+    types = getattr(module, "TYPES", {}).get(name, (torch.float32, torch.float64))
+    return dtype in types and getattr(module, name, None) is not None
 
 
 @cache
@@ -132,7 +132,7 @@ def _module(device_type: str) -> Any:
     if os.environ.get("MIXLENS_KERNELS", "") == "plain" or is_off():
         return plain
     try:
-        module = _build(device_type)
+        module = BUILDERS[device_type]() if device_type in BUILDERS else None  # None: there is no compiler for it
     except Exception as error:  # no compiler, no Triton, an unknown processor: never a reason to stop
         warnings.warn(
             f"the fused {device_type} loops cannot be built ({error}); the plain ones are used.", stacklevel=4
@@ -142,11 +142,6 @@ def _module(device_type: str) -> Any:
     if wrong:
         warnings.warn(f"the fused {device_type} loops are wrong here ({wrong}); the plain ones are used.", stacklevel=4)
     return plain if module is None or wrong else module
-
-
-def _build(device_type: str) -> Any:
-    """The module of fused forms for a kind of device; None where there is none, or no compiler for it."""
-    return BUILDERS[device_type]() if device_type in BUILDERS else None
 
 
 def _build_cpu() -> Any:
@@ -170,40 +165,24 @@ def disagreements(fused: Any, device_type: str) -> list[str]:
     seeded = torch.Generator().manual_seed(0)
     wrong: list[str] = []
     for dtype, close in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-        for case, arguments in _cases(_Draw(seeded, dtype, device_type)).items():
+        for case, arguments in _cases(seeded, dtype, device_type).items():
             name = case.split()[0].rstrip(",")
-            distance = _distance(fused, name, arguments) if _has_loop(fused, name, dtype) else 0.0
+            if not _has_loop(fused, name, dtype):
+                continue
+            results, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))
+            pairs = zip(results, exact, strict=True) if isinstance(results, tuple) else [(results, exact)]
+            distance = max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
             if not distance <= close:
                 wrong.append(f"{case}, {str(dtype).removeprefix('torch.')}: {distance:.0e} apart")
     return wrong
 
 
-def _has_loop(fused: Any, name: str, dtype: torch.dtype) -> bool:
-    return getattr(fused, name, None) is not None and dtype in getattr(fused, "TYPES", {}).get(name, (dtype,))
+def _cases(seeded: torch.Generator, dtype: torch.dtype, device_type: str) -> dict[str, tuple[Any, ...]]:
+    """The arguments of every loop, random numbers, by its name and what is special about the case."""
 
+    def draw(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=seeded, dtype=torch.float64).to(dtype).to(device_type) - 0.3
 
-def _distance(fused: Any, name: str, arguments: tuple[Any, ...]) -> float:
-    """How far a fused loop is from the plain one in float64, relative to its largest number."""
-    results, exact = getattr(fused, name)(*arguments), getattr(plain, name)(*map(_double, arguments))
-    pairs = zip(results, exact, strict=True) if isinstance(results, tuple) else [(results, exact)]
-    return max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
-
-
-@dataclass(frozen=True)
-class _Draw:
-    """Random tensors of one number type on one device."""
-
-    seeded: torch.Generator
-    dtype: torch.dtype
-    device_type: str
-
-    def __call__(self, *shape: int) -> Tensor:
-        numbers = torch.rand(*shape, generator=self.seeded, dtype=torch.float64)
-        return numbers.to(self.dtype).to(self.device_type) - 0.3
-
-
-def _cases(draw: Callable[..., Tensor]) -> dict[str, tuple[Any, ...]]:
-    """The arguments of every loop, by its name and what is special about the case."""
     batch, heads, n, d = 2, 3, 37, 75
     attention, vectors = draw(batch, heads, n, n).relu(), draw(batch, heads, n, d)
     reciprocal, y = draw(batch, n) + 1, draw(batch, n, d)

@@ -32,24 +32,15 @@ def built(name: str, build: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _kept(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """The whole file of this name in the folder, built where it is not there."""
+    """The whole file of this name in the folder. Where it is not there it is built and flushed to the disk, then renamed: whole or
+    not at all, also when two processes meet."""
     for place in sorted(folder.glob(f"{name}-*.so")):
         if place.name == _named(name, place):
             return place
         place.unlink(missing_ok=True)  # cut off by a power failure or a full disk: to open it would end the process
-    _clear(folder)
-    return _built_in(folder, name, build)
-
-
-def _clear(folder: Path) -> None:
-    """Delete what is left of processes that were killed while they compiled."""
-    for left in folder.glob("building-*"):
+    for left in folder.glob("building-*"):  # of processes that were killed while they compiled
         if time.time() - left.stat().st_mtime > STALE:
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _built_in(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """The file, built and flushed to the disk, then renamed: whole or not at all, also when two processes meet."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as work:
         fresh = Path(work) / f"{name}.so"
         build(fresh)

@@ -21,6 +21,7 @@ from .compiled import built
 from .plain import Norms
 
 SMALL = 64  # matrices of so many rows are multiplied before torch has found its product
+OPENMP = ("libgomp", "libiomp", "libomp")
 SOURCE = Path(__file__).with_name("cpu.c")
 SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
 NUMBER = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
@@ -33,11 +34,7 @@ def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, sh
     out = y.new_empty(*leading, queries, keys)
     scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
     vectors, strides = _strided(vectors)
-    attention, reciprocal, y = (
-        attention.contiguous(),
-        reciprocal.contiguous(),
-        y.contiguous(),
-    )  # held until the call is over
+    attention, reciprocal, y = (one.contiguous() for one in (attention, reciprocal, y))  # held until the call is over
     getattr(compiled, f"nearer_{suffix}")(
         *map(_long, (out[..., 0, 0].numel(), heads, queries, keys, width)),
         *map(_at, (attention, vectors)),
@@ -114,11 +111,8 @@ def _ends(
     width, threads, kind = own.shape[-1], torch.get_num_threads(), NUMBER[own.dtype]
     rows, layers = own[..., 0].numel(), max((gamma.numel() // width for gamma, _ in norms), default=1)
     scratch = own.new_empty(threads * 3 * width)
-    vectors, scales, goal = (
-        _contiguous(own, every, x),
-        _contiguous(part, stream),
-        _contiguous(y),
-    )  # held until the call is over
+    # Held until the call is over.
+    vectors, scales, goal = _contiguous(own, every, x), _contiguous(part, stream), _contiguous(y)
     gammas, flags = [gamma.contiguous() for gamma, _ in norms], [int(centred) for _, centred in norms]
     getattr(_compiled(), f"ends_{SUFFIX[own.dtype]}")(
         *map(_long, (rows, max(1, rows // layers), width, len(norms), of_branch)),
@@ -138,7 +132,8 @@ def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    if layers is not None or not _is_one_layer(rebuilt, added, seen):
+    one_layer = rebuilt.shape == seen.shape and (added is None or added.shape == seen.shape[-1:])
+    if layers is not None or not one_layer:
         return plain.apart(rebuilt, added, seen, layers)
     out, width = rebuilt.new_empty(1), rebuilt.shape[-1]
     arguments = [t.contiguous() for t in (rebuilt, rebuilt.new_zeros(width) if added is None else added, seen)]
@@ -149,11 +144,6 @@ def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | Non
         ctypes.c_int(torch.get_num_threads()),
     )
     return out[0]
-
-
-def _is_one_layer(rebuilt: Tensor, added: Tensor | None, seen: Tensor) -> bool:
-    """Are these tensors of one layer, whose vector to add is [d]?"""
-    return rebuilt.shape == seen.shape and (added is None or added.shape == seen.shape[-1:])
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,13 +180,18 @@ def library() -> ctypes.CDLL | None:
     compiler = _compiler()
     if compiler is None:
         return None
-    openmp = _openmp_of_torch()
+    maps = _lines(Path("/proc/self/maps"))  # the OpenMP library already in this process is torch's
+    places = {line.split()[-1] for line in maps}
+    openmp = min((place for place in places if Path(place).name.startswith(OPENMP)), default=None)
     if openmp is None and torch.get_num_threads() > 1:
         return None
     flags = ["-O3", "-fno-math-errno", "-fopenmp-simd", "-shared", "-fPIC"]
     flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
     linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
-    key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
+    # What this machine's code may use: a cache on a shared disk must not serve another processor.
+    facts = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith(("flags", "Features"))]
+    processor = platform.machine() + (facts[0] if facts else platform.processor())
+    key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, processor)).encode()).hexdigest()[:24]
     with built(f"loops-{key}", partial(_compile, [*compiler, *flags], linked)) as place:
         return ctypes.CDLL(str(place))
 
@@ -222,23 +217,9 @@ def _compiler() -> list[str] | None:
     return None if place is None else [place, *words[1:]]
 
 
-def _openmp_of_torch() -> str | None:
-    """The OpenMP library already in this process, which is torch's."""
+def _lines(place: Path) -> list[str]:
+    """The lines of a file of the system; none where there is no such file."""
     try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
+        return place.read_text().splitlines()
     except OSError:
-        return None
-    return min(filter(_is_openmp, {line.split()[-1] for line in lines}), default=None)
-
-
-def _is_openmp(place: str) -> bool:
-    return Path(place).name.startswith(("libgomp", "libiomp", "libomp"))
-
-
-def _processor() -> str:
-    """What this machine's code may use: a cache on a shared disk must not serve another processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine() + platform.processor()
-    return platform.machine() + next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        return []
