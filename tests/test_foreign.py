@@ -176,7 +176,7 @@ def test_methods_from_outside_that_are_none_are_refused(methods: Any, why: str) 
 
 
 def test_groups_of_methods() -> None:
-    from mixlens.runs.judge.judged_methods import asked_methods, every_method, peers
+    from mixlens.runs.judge.ask import asked_methods, every_method, peers
 
     assert {
         "shap",

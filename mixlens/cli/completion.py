@@ -29,7 +29,7 @@ def judged_methods(incomplete: str) -> list[str]:
 
 def metrics(incomplete: str) -> list[str]:
     """What `judge --metrics` takes: groups, and names."""
-    from ..runs.judge.judged_metrics import GROUPS, possible
+    from ..runs.judge.ask import GROUPS, possible
 
     return _next_of([*GROUPS, *possible()], incomplete)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mixlens.runs.experiments import Outcome, Table, run
-from mixlens.runs.experiments.verdict import answers_of
-from mixlens.runs.judge.judge import every_method, judge, ranking, seconds
-from mixlens.runs.judge.judged_methods import NO_EXPLANATION, peers
+from mixlens.runs.judge.ask import NO_EXPLANATION, every_method, peers
+from mixlens.runs.judge.judge import judge, ranking, seconds
+from mixlens.runs.judge.say import answers_of
 
 DOCS = Path("docs/measured/results")
 MODEL = "agreement"

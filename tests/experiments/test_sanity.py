@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 import torch
 
 import mixlens
+from mixlens import metrics
 from mixlens.base.errors import InputError
 from mixlens.metrics.agreement import spearman
+from mixlens.runs import experiments
 from mixlens.runs.experiments import run
-from mixlens.runs.judge.sanity import jittered, redraw_seeds, redrawn
+from mixlens.runs.judge import sanity
+from mixlens.types import Record
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +27,14 @@ def model() -> Any:
 
 def test_redrawn_weights_have_the_old_means_and_spreads(model: Any) -> None:
     before = {name: weights.clone() for name, weights in model.hf_model.named_parameters()}
-    other = redrawn(model, seed=0)
+    other = sanity.redrawn(model, seed=0)
     for name, weights in other.hf_model.named_parameters():
         spread = float(before[name].detach().std())
         assert not weights.equal(before[name]) or spread == 0, name
         if weights.numel() > 5000:  # the standard error of a spread is under 1 % of it
             assert float(weights.detach().std()) == pytest.approx(spread, rel=0.05), name
     assert all(weights.equal(before[name]) for name, weights in model.hf_model.named_parameters())
-    again = redrawn(model, seed=0)
+    again = sanity.redrawn(model, seed=0)
     assert all(a.equal(b) for a, b in zip(other.hf_model.parameters(), again.hf_model.parameters(), strict=True))
 
 
@@ -38,7 +42,7 @@ def test_noise_moves_every_word_by_its_radius_and_goes_away(model: Any) -> None:
     table, tokens = model.hf_model.get_input_embeddings(), torch.tensor([[5, 9, 5]])
     with torch.no_grad():
         plain = table(tokens)
-        with jittered(model, radius=0.1, seed=0):
+        with sanity.jittered(model, radius=0.1, seed=0):
             moved = table(tokens)
         after = table(tokens)
     assert after.equal(plain)
@@ -48,7 +52,7 @@ def test_noise_moves_every_word_by_its_radius_and_goes_away(model: Any) -> None:
 
 
 def test_the_hook_comes_off_when_something_fails(model: Any) -> None:
-    with pytest.raises(RuntimeError), jittered(model, radius=0.1, seed=0):
+    with pytest.raises(RuntimeError), sanity.jittered(model, radius=0.1, seed=0):
         raise RuntimeError
     assert not model.hf_model.get_input_embeddings()._forward_hooks
 
@@ -62,7 +66,7 @@ def test_checks_find_a_method_that_ignores_the_model(model: Any) -> None:
         "weights",
         "sd over redraws",
         "noise",
-    )  # labels need a second model, another target a third class
+    )  # labels need a second model, a target a third class
     assert "target is left out: " in table.note
     assert "but for the target" not in table.note
     assert [table.row("random")[name].mean for name in ("weights", "noise")] == pytest.approx([1, 1])
@@ -84,17 +88,15 @@ def test_weights_are_redrawn_several_times(model: Any) -> None:
     assert "the mean over 4 redraws" in many.tables[0].note
     assert one.tables[0].row("alti")["sd over redraws"] is None
     assert [record.value for record in one.records] == values[:, 0].tolist()  # the first of them
-    for wrong in (0, 2.5):
-        with pytest.raises(InputError, match="redraws is a number of models"):
-            run("judge-sanity", **asked, redraws=wrong)
 
 
 def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
-    """ContextCite gives 0 to special tokens and to the gap, whatever the model: over all positions its scores look alike."""
+    """ContextCite gives 0 to special tokens and to the gap, whatever the model: over all positions its scores look
+    alike."""
     made = run(
         "judge-sanity", model=model, n=4, methods=["context_cite"], checks=["weights"], redraws=1, progress=False
     )
-    other = redrawn(model, redraw_seeds(0, 1)[0])
+    other = sanity.redrawn(model, sanity.redraw_seeds(0, 1)[0])
     for record, example in zip(made.records, made.setup.examples, strict=True):
         traces = [one.trace(example) for one in (model, other)]
         asked = {"target": example.target, "foil": example.foil, "score": "logit"}
@@ -110,7 +112,8 @@ def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
 
 
 def test_another_class_is_asked_where_there_are_three() -> None:
-    """Of two classes, and against a foil, the scores of the other are the same with the other sign, which checks nothing."""
+    """Of two classes, and against a foil, the scores of the other are the same with the other sign, which checks
+    nothing."""
     small = mixlens.load("sentiment")
     config = copy.deepcopy(small.hf_model.config)
     config.num_labels = 3
@@ -125,20 +128,77 @@ def test_another_class_is_asked_where_there_are_three() -> None:
     assert table.row("alti")["target"].mean == pytest.approx(1)  # a map knows of no target
     assert -1 < table.row("grad_x_input")["target"].mean < 1
     assert "target is left out" not in table.note
-    with pytest.raises(InputError, match="target needs a third class"):
-        run("judge-sanity", model="sentiment", n=1, checks=["target"], progress=False)
 
 
 def test_a_second_model_is_the_one_trained_on_shuffled_labels(model: Any) -> None:
     made = run(
-        "judge-sanity", model=[model, redrawn(model, seed=1)], n=2, methods=["alti"], checks=["labels"], progress=False
+        "judge-sanity",
+        model=[model, sanity.redrawn(model, seed=1)],
+        n=2,
+        methods=["alti"],
+        checks=["labels"],
+        progress=False,
     )
     assert made.tables[0].columns == ("method", "labels")
     assert made.tables[0].row("alti")["labels"].mean < 1
 
 
-def test_unknown_checks_are_refused(model: Any) -> None:
-    with pytest.raises(InputError, match="checks are some of weights, labels, target, noise, not"):
-        run("judge-sanity", model=model, n=1, checks=["weight"], progress=False)
-    with pytest.raises(InputError, match="radius is a share"):
-        run("judge-sanity", model=model, n=1, radius=2, progress=False)
+def test_the_same_prediction_or_none_is_needed(model: Any) -> None:
+    """A text whose prediction the noise changes has no value, and is counted as undefined."""
+    texts = ["the keys to the cabinet [MASK] old .", "the dog [MASK] here ."]
+    asked: dict[str, Any] = {"data": texts, "methods": ["alti"], "checks": ["noise"], "progress": False}
+    made = run("judge-sanity", model=model, radius=0.9, **asked)
+    for record, text in zip(made.records, texts, strict=True):
+        before = model.trace(text).prediction(1)[0][0]
+        with sanity.jittered(model, radius=0.9, seed=0):
+            after = model.trace(text).prediction(1)[0][0]
+        assert math.isnan(record.value) is (before != after)
+
+
+def test_the_table_of_checks() -> None:
+    """A mean of each check over texts; of redraws also the spread of their means over texts."""
+    redraws = [[0.0, 1.0], [0.5, 3.5], [0.25, 0.0]]  # their means over texts: 0.25 and 1.5
+    records = [Record(str(i), "a", "weights", float(i), {"redraws": redraws[i % 3]}) for i in range(6)]
+    records += [Record(str(i), "a", "noise", float(i + 1)) for i in range(6)]
+    records += [Record(str(i), "b", "noise", 1.0) for i in range(3)]
+    used = experiments.known()["judge-sanity"]
+    options = {"checks": ["weights", "target", "noise"], "redraws": 2}
+    (table,) = used.finish(experiments.Setup(used, (), (), ("b", "a"), options), records)
+    first, second, ones = (
+        metrics.mean_with_interval(row, how="studentised") for row in (np.arange(6.0), np.arange(6.0) + 1, [1.0] * 3)
+    )
+    assert table.columns == ("method", "weights", "sd over redraws", "noise")
+    assert table.rows == (("b", None, None, ones), ("a", first, pytest.approx(1.25 / math.sqrt(2)), second))
+    assert "of their magnitudes. weights: lower is better; noise: higher is better. A method" in table.note
+    assert "weights: of each text the mean over 2 redraws, whose interval is over texts alone; sd over" in table.note
+    undefined = [Record("0", "a", "weights", 0.5, {"redraws": row}) for row in ([math.nan, 1.0], [0.0, 3.0])]
+    assert sanity.spread_of_redraws(undefined) == pytest.approx(2 / math.sqrt(2))  # of 0 and 2
+    assert len({*sanity.redraw_seeds(0, 5), *sanity.redraw_seeds(1, 5)}) == 10
+
+
+def test_likeness_of_scores() -> None:
+    """Signed for another target, else of magnitudes; fewer than two tokens have none."""
+    pytest.importorskip("scipy.stats")
+    rows = ([1.0, 2.0, -3.0, 9.0], [-1.0, -2.0, 3.0, 0.0])
+    one, other = (mixlens.Attribution(torch.tensor(row), ("a", "b", "c", "d"), "m") for row in rows)
+    assert sanity.likeness("target", one, other, [0, 1, 2]) == pytest.approx(-1.0)
+    assert sanity.likeness("weights", one, other, [0, 1, 2]) == pytest.approx(1.0)
+    assert sanity.likeness("weights", one, other, [2, 3]) == pytest.approx(-1.0)
+    assert all(math.isnan(sanity.likeness("weights", one, other, places)) for places in ([2], []))
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"checks": ["weight"]}, r"checks are some of weights, labels, target, noise, not \['weight'\]"),
+        ({"checks": []}, "checks are some of weights"),
+        ({"checks": ["target"]}, "target needs a third class"),
+        ({"radius": 1.0}, "radius is a share of a word vector's length, above 0 and below 1, not 1.0"),
+        ({"radius": 0.0}, "radius is a share"),
+        ({"redraws": 0}, "redraws is a number of models"),
+        ({"redraws": 2.5}, "redraws is a number of models"),
+    ],
+)
+def test_unknown_checks_are_refused(asked: dict[str, Any], told: str, model: Any) -> None:
+    with pytest.raises(InputError, match=told):
+        run("judge-sanity", model=model, n=1, progress=False, **asked)

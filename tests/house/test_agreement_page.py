@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mixlens.runs.judge.judge import every_method
+from mixlens.runs.judge.ask import every_method
 from recipes.pages import agreement
 
 
