@@ -664,7 +664,6 @@ def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, mon
     passes: list[Any] = []
     blocks = counted(monkeypatch, Block, "__init__")
     draws = counted(monkeypatch, sys.modules["mixlens.runs.experiments.prepare"], "load")
-    options = counted(monkeypatch, sys.modules["mixlens.scoring.asking"], "_option")
     hook = gap_model.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
     methods = ["attention", "globenc", "alti", "value_zeroing:rollout=alti"]
     try:
@@ -675,4 +674,3 @@ def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, mon
     assert len(passes) == 2
     assert len(blocks) == 2 * gap_model.n_layers
     assert len(draws) == 1
-    assert len(options) == 1

@@ -239,7 +239,7 @@ class Case:
         if request.name == "lds":
             return {"subsets": held_out_subsets(self.trace, **options)}
         if request.name == "naopc":  # the bounds of a text are those of all methods and of the random draws
-            every = [np.zeros(len(self.trace)), *self.scores.values(), *self.draws(request)]
+            every: list[Any] = [np.zeros(len(self.trace)), *self.scores.values(), *self.draws(request)]
             course, *orders = (course_of(self.trace, scores, **self.question, **some(ORDER)) for scores in every)
             return {"bounds": aopc_bounds(course, **some(SEARCH), orders=orders)}
         return {}

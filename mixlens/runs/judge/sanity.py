@@ -37,8 +37,8 @@ from .measure import explained
 
 BETTER = {"weights": "lower", "labels": "lower", "target": "lower", "noise": "higher"}
 NO_THIRD = (
-    "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs three "
-    "classes."
+    "of two classes, and of a word and its foil, the one has the scores of the other with the other sign; it needs "
+    "three classes."
 )
 REDRAWS = "sd over redraws"  # the column beside `weights`
 Scores = Mapping[str, Attribution]

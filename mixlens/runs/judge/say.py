@@ -226,8 +226,8 @@ def _fillers(board: Scoreboard) -> Table | None:
         random = mean_of(values.of[RANDOM], board.seed) if RANDOM in values.of else None
         agreement = 1.0 if values is fillers[0] else _agreement(values, fillers[0], board.seed)
         rows.append((values.request.written, best, *next_one, random, agreement))
-    agreement = f"agreement of the order with {fillers[0].request.written}"
-    columns = ("metric", "best method", "best less the next", "told apart", "random scores", agreement)
+    against = f"agreement of the order with {fillers[0].request.written}"
+    columns = ("metric", "best method", "best less the next", "told apart", "random scores", against)
     note = (
         "Best less the next: the method with the second mean, and the paired difference of the two, with a 95 % "
         "interval that holds for the best against all others. Agreement: Kendall's tau between the two orders of the "
