@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ import numpy as np
 from ...base.errors import InputError, nearest
 from ...data.labels import label_ids, names_classes
 from ...metrics.agreement import GLOBENC, layer_agreement
-from ...metrics.intervals import Interval, mean_with_interval
+from ...metrics.intervals import Interval
 from ...runs.experiments.claims import Claim, Published, above, pairs_above
 from ...runs.experiments.experiment import Setup, experiment
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.tables import Table, wide_rows
 from ...scoring.asking import attribution_of, maps_of, parse_method
 from ...scoring.attributions import known as attributions
 from ...types import Example, Map, Record, Trace
 
+globenc = partial(experiment, paper=GLOBENC, data="sentiment", model="sentiment")
 FAMILY = (  # in the order of the paper's Table 1
     "attention",
     "attention_fixed_residual",
@@ -35,8 +37,6 @@ FAMILY = (  # in the order of the paper's Table 1
 SYMBOLS = ("W", "W_FIXEDRES", "W_RES", "N", "N_FIXEDRES", "N_RES", "N_RESLN", "N_ENC")  # what the paper calls them
 NAMES = f"In the paper: {', '.join(f'{name} {symbol}' for name, symbol in zip(FAMILY, SYMBOLS, strict=True))}."
 ROLLED = ("alone", "rolled out", "rolled out, rows to 1")  # how a map is read
-READ = ("row", "sum")  # GlobEnc's CLS and SUM
-TARGETS = ("true", "predicted")
 SALIENCY = (
     "Eq. 17 is taken at the sum of the embeddings, before their norm. The paper writes e^0; "
     "`reference=grad_x_input_l2:embedding=after` takes what the first layer reads."
@@ -68,9 +68,16 @@ def target_of(setup: Setup, example: Example) -> Any:
     if setup.options["target"] == "predicted":
         return "predicted"
     true = _truth(setup, example)
-    return (
-        label_ids([true], setup.model, given=classes_of(setup))[true] if setup.model.task == "classification" else true
-    )
+    return label_ids([true], setup.model, given=classes_of(setup))[true] if _classifies(setup) else true
+
+
+def _classifies(setup: Setup) -> bool:
+    return setup.model.task == "classification"
+
+
+def _truth(setup: Setup, example: Example) -> Any:
+    """The label of a text, or the word of its gap; None where it has none."""
+    return example.info.get("label") if _classifies(setup) else example.target
 
 
 def classes_of(setup: Setup) -> Mapping[str, int] | None:
@@ -82,25 +89,16 @@ def classes_of(setup: Setup) -> Mapping[str, int] | None:
 
 def known_reference(setup: Setup) -> None:
     """Refuse an unknown reference, and data without true classes, before the long work."""
-    name = setup.options["reference"]
+    name, target, classes = (setup.options[option] for option in ("reference", "target", "classes"))
     if str(name).split(":")[0] not in attributions():
         raise InputError(f"reference= is an attribution method, not {name!r}. {nearest(str(name), attributions())}")
     parse_method(name)
-    known_target(setup)
-
-
-def known_target(setup: Setup) -> None:
-    if setup.options["target"] not in TARGETS:
-        raise InputError(f"target= is true or predicted, not {setup.options['target']!r}.")
-    if not isinstance(setup.options["classes"], str):
-        raise InputError(
-            f"classes= is written negative,positive (labels in the classes' order), not {setup.options['classes']!r}."
-        )
-    if setup.options["target"] == "true":
-        _refuse_unlabelled(setup)
-
-
-def _refuse_unlabelled(setup: Setup) -> None:
+    if target not in ("true", "predicted"):
+        raise InputError(f"target= is true or predicted, not {target!r}.")
+    if not isinstance(classes, str):
+        raise InputError(f"classes= is written negative,positive (labels in the classes' order), not {classes!r}.")
+    if target == "predicted":
+        return
     truth = {str(example.id): _truth(setup, example) for example in setup.examples}
     without = [name for name, true in truth.items() if true is None]
     if without:
@@ -108,13 +106,14 @@ def _refuse_unlabelled(setup: Setup) -> None:
             f"{setup.experiment.name!r} explains the true class, and {len(without)} examples have none ({without[0]} ...). "
             "Take labelled data, or explain the predicted class: target=predicted."
         )
-    if setup.model.task == "classification":
+    if _classifies(setup):
         label_ids(map(str, truth.values()), setup.model, given=classes_of(setup))
 
 
-def _truth(setup: Setup, example: Example) -> Any:
-    """The label of a text, or the word of its gap; None where it has none."""
-    return example.info.get("label") if setup.model.task == "classification" else example.target
+def known_confidence(setup: Setup) -> None:
+    confidence = setup.options["confidence"]
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise InputError(f"confidence= is a number between 0 and 1, such as 0.99, not {confidence!r}.")
 
 
 # --- tables by layer ----------------------------------------------------------------------------------------------------
@@ -130,21 +129,11 @@ def per_layer(
     note: str = "",
     confidence: float = 0.95,
 ) -> Table:
-    """One row for each group of records that agree in `fields`, one column for each layer."""
+    """One row for each group of records that agree in `fields`, one column for each layer. An example with several values counts
+    as one: they are not drawn apart."""
     layers = sorted({int(record.info["layer"]) for record in records})
-    rows: list[tuple[Any, ...]] = []
-    for key, group in by(records, *fields).items():
-        of_layer = by(group, "layer")
-        rows.append((*key, *(_mean(of_layer.get((layer,), []), seed, confidence) for layer in layers)))
-    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), tuple(rows), note)
-
-
-def _mean(records: Sequence[Record], seed: int, confidence: float) -> Any:
-    """Mean and interval over examples. An example with several values counts as one: they are not drawn apart."""
-    if not records:
-        return None
-    groups = [r.example for r in records]
-    return mean_with_interval([r.value for r in records], groups=groups, seed=seed, confidence=confidence)
+    rows = wide_rows(records, layers, fields, "layer", seed=seed, together=True, confidence=confidence)
+    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, note)
 
 
 def rows_of(table: Table, metric: str) -> Table:
@@ -154,32 +143,30 @@ def rows_of(table: Table, metric: str) -> Table:
 
 def lines(table: Table, axes: Any, *, labels: int = 1, band: bool = False, **style: Any) -> None:
     """A row of a table is a line over layers; its first `labels` cells are its name. With `band` its intervals are shaded."""
-    depth = _depth(table)
+    places = range(1, sum(name.startswith("layer ") for name in table.columns) + 1)
     for row in table.rows:
-        _line(axes, row[-depth:], ", ".join(str(cell) for cell in row[:labels]), band, style)
-    axes.set_xticks(range(1, depth + 1))
+        ends = [(np.nan,) * 3 if cell is None else (cell.mean, cell.low, cell.high) for cell in row[-len(places) :]]  # type: ignore[union-attr]
+        means, lows, highs = zip(*ends, strict=True)
+        (line,) = axes.plot(places, means, marker=".", label=", ".join(map(str, row[:labels])), **style)
+        if band:
+            axes.fill_between(places, lows, highs, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set_xticks(places)
     axes.set_xlabel("layer")
 
 
-def _line(axes: Any, cells: Sequence[Any], label: str, band: bool, style: Mapping[str, Any]) -> None:
-    at = range(1, len(cells) + 1)
-    means, lows, highs = (_ends(cells, end) for end in ("mean", "low", "high"))
-    (line,) = axes.plot(at, means, marker=".", label=label, **style)
-    if band:
-        axes.fill_between(at, lows, highs, color=line.get_color(), alpha=0.2, linewidth=0)
-
-
-def _ends(cells: Sequence[Any], end: str) -> list[float]:
-    return [np.nan if cell is None else getattr(cell, end) for cell in cells]
+def both_ways(setup: Setup, table: Table, ways: Sequence[str], label: str, figure: Any) -> None:
+    """The curves of two metrics side by side."""
+    both = figure.subplots(1, 2, sharey=True)
+    for axes, how in zip(both, ways, strict=True):
+        lines(rows_of(table, how), axes, band=True)
+        axes.set_title(how)
+    both[0].set_ylabel(f"{label} {setup.options['reference']}")
+    both[1].legend(fontsize=6)
 
 
 def reach_of(intervals: Sequence[Interval]) -> Any:
     """[2 point]: how far an interval goes down and up; 0 where it is not known."""
     return np.nan_to_num([[i.mean - i.low for i in intervals], [i.high - i.mean for i in intervals]])
-
-
-def _depth(table: Table) -> int:
-    return sum(name.startswith("layer ") for name in table.columns)
 
 
 def mean_of(values: Any) -> tuple[float, int]:
@@ -188,28 +175,14 @@ def mean_of(values: Any) -> tuple[float, int]:
     return (float(np.nan) if missing.all() else float(values[~missing].mean())), int(missing.sum())
 
 
-def known_confidence(setup: Setup) -> None:
-    confidence = setup.options["confidence"]
-    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise InputError(f"confidence= is a number between 0 and 1, such as 0.99, not {confidence!r}.")
-
-
 # --- Table 1: the whole model ------------------------------------------------------------------------------------------
+
+NOTE = f"Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. {NAMES}"
 
 
 def finish_table1(setup: Setup, records: list[Record]) -> list[Table]:
-    rows = tuple(
-        (method, *_cells(by(group, "metric"), setup.seed)) for (method,), group in by(records, "method").items()
-    )
     title = f"Spearman with `{setup.options['reference']}`, last layer"
-    return [Table("table1", title, ("method", *ROLLED), rows, NOTE)]
-
-
-def _cells(groups: Mapping[tuple[Any, ...], Sequence[Record]], seed: int) -> list[Interval]:
-    return [mean_with_interval([record.value for record in groups[how,]], seed=seed) for how in ROLLED]
-
-
-NOTE = f"Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. {NAMES}"
+    return [Table("table1", title, ("method", *ROLLED), wide_rows(records, ROLLED, seed=setup.seed), NOTE)]
 
 
 def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -225,58 +198,33 @@ def figure_table1(setup: Setup, tables: list[Table], figure: Any) -> None:
     axes.legend()
 
 
-def _printed(where: str, model: str, dataset: str, means: str, deviations: str) -> Published:
-    """One column of Table 1, A.1 or A.2, in the order of FAMILY."""
-    cells = [f"{mean} ± {std}" for mean, std in zip(means.split(), deviations.split(), strict=True)]
-    return Published(where, f"{model}, {dataset}", ROLLED[1], dict(zip(FAMILY, cells, strict=True)), std=True)
-
-
-PUBLISHED = (
-    _printed(
-        *("Table 1", "BERT-base", "SST2"),
-        "-0.11 -0.24 0.19 0.44 0.48 0.73 -0.21 0.77",
-        "0.26 0.26 0.26 0.20 0.20 0.13 0.26 0.12",
-    ),
-    _printed(
-        *("Table 1", "BERT-base", "MNLI"),
-        "-0.06 -0.05 0.27 0.47 0.55 0.75 -0.06 0.78",
-        "0.22 0.26 0.25 0.16 0.16 0.10 0.26 0.09",
-    ),
-    _printed(
-        *("Table 1", "BERT-base", "HateXplain"),
-        "0.12 0.13 0.53 0.43 0.48 0.66 0.08 0.72",
-        "0.26 0.28 0.24 0.22 0.22 0.17 0.28 0.17",
-    ),
-    _printed(
-        *("Table A.1", "BERT-large", "SST2"),
-        "-0.38 -0.25 -0.10 0.44 0.49 0.77 -0.07 0.83",
-        "0.16 0.19 0.21 0.24 0.24 0.11 0.23 0.08",
-    ),
-    _printed(
-        *("Table A.1", "BERT-large", "MNLI"),
-        "-0.61 -0.48 0.33 0.13 0.26 0.66 -0.35 0.77",
-        "0.14 0.19 0.23 0.27 0.25 0.12 0.24 0.09",
-    ),
-    _printed(
-        *("Table A.1", "BERT-large", "HateXplain"),
-        "-0.41 -0.21 0.09 0.48 0.49 0.73 0.06 0.76",
-        "0.25 0.30 0.30 0.25 0.30 0.16 0.32 0.17",
-    ),
-    _printed(
-        *("Table A.2", "ELECTRA-base", "SST2"),
-        "-0.37 -0.37 -0.10 0.18 0.23 0.54 -0.24 0.64",
-        "0.19 0.19 0.22 0.21 0.22 0.17 0.23 0.15",
-    ),
-    _printed(
-        *("Table A.2", "ELECTRA-base", "MNLI"),
-        "-0.31 -0.24 0.08 0.12 0.32 0.54 -0.16 0.68",
-        "0.22 0.23 0.25 0.21 0.23 0.14 0.24 0.12",
-    ),
-    _printed(
-        *("Table A.2", "ELECTRA-base", "HateXplain"),
-        "0.02 0.01 0.20 0.21 0.28 0.44 -0.07 0.47",
-        "0.29 0.29 0.27 0.26 0.26 0.21 0.28 0.22",
-    ),
+PRINTED = {  # means and deviations of Tables 1, A.1 and A.2, in the order of FAMILY
+    ("Table 1", "BERT-base"): {
+        "SST2": ("-0.11 -0.24 0.19 0.44 0.48 0.73 -0.21 0.77", "0.26 0.26 0.26 0.20 0.20 0.13 0.26 0.12"),
+        "MNLI": ("-0.06 -0.05 0.27 0.47 0.55 0.75 -0.06 0.78", "0.22 0.26 0.25 0.16 0.16 0.10 0.26 0.09"),
+        "HateXplain": ("0.12 0.13 0.53 0.43 0.48 0.66 0.08 0.72", "0.26 0.28 0.24 0.22 0.22 0.17 0.28 0.17"),
+    },
+    ("Table A.1", "BERT-large"): {
+        "SST2": ("-0.38 -0.25 -0.10 0.44 0.49 0.77 -0.07 0.83", "0.16 0.19 0.21 0.24 0.24 0.11 0.23 0.08"),
+        "MNLI": ("-0.61 -0.48 0.33 0.13 0.26 0.66 -0.35 0.77", "0.14 0.19 0.23 0.27 0.25 0.12 0.24 0.09"),
+        "HateXplain": ("-0.41 -0.21 0.09 0.48 0.49 0.73 0.06 0.76", "0.25 0.30 0.30 0.25 0.30 0.16 0.32 0.17"),
+    },
+    ("Table A.2", "ELECTRA-base"): {
+        "SST2": ("-0.37 -0.37 -0.10 0.18 0.23 0.54 -0.24 0.64", "0.19 0.19 0.22 0.21 0.22 0.17 0.23 0.15"),
+        "MNLI": ("-0.31 -0.24 0.08 0.12 0.32 0.54 -0.16 0.68", "0.22 0.23 0.25 0.21 0.23 0.14 0.24 0.12"),
+        "HateXplain": ("0.02 0.01 0.20 0.21 0.28 0.44 -0.07 0.47", "0.29 0.29 0.27 0.26 0.26 0.21 0.28 0.22"),
+    },
+}
+PUBLISHED = tuple(
+    Published(
+        where,
+        f"{model}, {dataset}",
+        ROLLED[1],
+        {name: f"{mean} ± {std}" for name, mean, std in zip(FAMILY, means.split(), deviations.split(), strict=True)},
+        std=True,
+    )
+    for (where, model), columns in PRINTED.items()
+    for dataset, (means, deviations) in columns.items()
 )
 NORM_PAIRS = (
     ("norm", "attention"),
@@ -323,13 +271,10 @@ CLAIMS = (
 )
 
 
-@experiment(
+@globenc(
     name="globenc-table1",
     packages=("scipy",),
-    paper=GLOBENC,
     shows="Tables 1, A.1 and A.2",
-    data="sentiment",
-    model="sentiment",
     methods=FAMILY,
     finish=finish_table1,
     figure=figure_table1,

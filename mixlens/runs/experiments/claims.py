@@ -50,6 +50,7 @@ RULES = (
     "numbers are almost equal holds where the interval of their difference lies within the width that the claim names."
 )
 Examples = Mapping[str, float]  # example -> value
+Layers = Mapping[str, Mapping[str, Examples]]  # the name of a layer -> method -> values
 Where = Callable[[Record], bool]
 NOTHING_RUN = "nothing of what the claim compares was run"
 TOO_FEW = "fewer than two examples have all these values"
@@ -129,9 +130,26 @@ class Measured:
         """The same with the records of which the condition is true."""
         return replace(self, records=[record for record in self.records if condition(record)])
 
-    def layers(self, method: str | None = None) -> list[int]:
-        """The layers that have values (of a method), in order."""
+    def layers_of(self, method: str | None) -> list[int]:
+        """The layers that a method has values for, in order; with None those of all methods."""
         return sorted({int(r.info["layer"]) for r in self.records if method in (None, r.method) and "layer" in r.info})
+
+    @cached_property
+    def layers(self) -> list[int]:
+        return self.layers_of(None) or [0]
+
+    @property
+    def first(self) -> int:
+        return self.layers[0]
+
+    @property
+    def middle(self) -> int:
+        """The layer half-way up: 6 of 12, 3 of 6."""
+        return max(1, self.last // 2)
+
+    @property
+    def last(self) -> int:
+        return self.layers[-1]
 
     @property
     def frame(self) -> Any:
@@ -150,6 +168,12 @@ class Measured:
 
     def positive(self, contrasts: Mapping[str, Examples], *, bound: float = 0.0) -> Verdict:
         return positive(contrasts, bound=bound, seed=self.setup.seed)
+
+    def in_most(self, values: Layers, pairs: Sequence[tuple[str, str]]) -> Verdict:
+        return in_most(values, pairs, seed=self.setup.seed)
+
+    def in_all(self, values: Layers, pairs: Sequence[tuple[str, str]], *, lower: bool = False) -> Verdict:
+        return in_all(values, pairs, seed=self.setup.seed, lower=lower)
 
 
 Rule = Callable[[Measured], Verdict]
@@ -330,9 +354,6 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
     verdict = order(values, [(name, "bound") for name in contrasts], seed=seed)
     told = f" - {bound:g}" if bound else ""
     return Verdict(verdict.word, *(text.replace(" - bound", told) for text in (verdict.ours, verdict.reason)))
-
-
-Layers = Mapping[str, Mapping[str, Examples]]  # the name of a layer -> method -> values
 
 
 def in_most(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:

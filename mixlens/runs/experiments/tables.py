@@ -94,7 +94,9 @@ def by(records: Iterable[Record], *fields: str) -> dict[tuple[Any, ...], list[Re
     return made
 
 
-def mean_of(records: Sequence[Record] | None, seed: int, *, together: bool = False, confidence: float = 0.95) -> Any:
+def interval_of(
+    records: Sequence[Record] | None, seed: int, *, together: bool = False, confidence: float = 0.95
+) -> Any:
     """Mean and interval over examples; None where there are no records. `together`: an example with several values counts as one,
     and they are not drawn apart."""
     if not records:
@@ -105,12 +107,25 @@ def mean_of(records: Sequence[Record] | None, seed: int, *, together: bool = Fal
 
 def long_rows(records: Iterable[Record], *fields: str, seed: int) -> tuple[tuple[Any, ...], ...]:
     """One row for each group of records that agree in `fields`: the fields, and the mean."""
-    return tuple((*key, mean_of(group, seed)) for key, group in by(records, *fields).items())
+    return tuple((*key, interval_of(group, seed)) for key, group in by(records, *fields).items())
 
 
 def wide_rows(
-    records: Iterable[Record], rows: Sequence[Any], columns: Sequence[Any], field: str = "metric", **how: Any
+    records: Iterable[Record],
+    columns: Iterable[Any],
+    fields: Sequence[str] = ("method",),
+    by_field: str = "metric",
+    **how: Any,
 ) -> tuple[tuple[Any, ...], ...]:
-    """One row for each of these methods, with the mean for each of these values of a field."""
-    groups = by(records, "method", field)
-    return tuple((row, *(mean_of(groups.get((row, column)), **how) for column in columns)) for row in rows)
+    """One row for each group of records that agree in `fields`: the fields, and the mean for each of `columns`, the values of
+    another field."""
+    wanted, rows = list(columns), []
+    for key, group in by(records, *fields).items():
+        cells = by(group, by_field)
+        rows.append((*key, *(interval_of(cells.get((column,)), **how) for column in wanted)))
+    return tuple(rows)
+
+
+def layer_records(example: Any, method: str, metric: str, values: Iterable[Any], first: int = 1) -> list[Record]:
+    """One record for each layer, counted from `first`."""
+    return [Record(str(example), method, metric, float(value), {"layer": i}) for i, value in enumerate(values, first)]
