@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from ...metrics import mean_with_interval
 from ...metrics.agreement import spearman
 from ...metrics.alignment import SIGNS, cue_average_precision, cue_dot, probes_needed
 from ...metrics.arguments import one_of
 from ...runs.experiments.claims import (
-    Check,
     Claim,
-    Examples,
+    Measured,
+    Rule,
+    Values,
     Verdict,
     above,
     bounded,
-    difference,
-    in_all,
     incomparable,
-    positive,
+    mean_over,
     short_names,
 )
-from ...runs.experiments.experiment import Setup, experiment
+from ...runs.experiments.experiment import Setup
 from ...runs.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_trend
 from ...runs.experiments.tables import Table
 from ...scoring.asking import map_of, parse_method
-from ...types import Attribution, Example, Record, Trace
+from ...types import Example, Record
 from .main import (
     CUE_OPTIONS,
-    DATA,
     DIFFERS_DATA,
     DIFFERS_GRADIENTS,
     DIFFERS_ROLLOUT,
     GRADIENTS,
     LANGUAGE,
     METHODS,
-    MODEL,
-    PAPER,
+    OURS,
     RIVALS,
     ROLLOUT_OPTIONS,
     Rows,
-    by_layer,
     cues_of,
-    curve_of,
-    depth_of,
     heats,
     layer_table,
-    mean_of,
     measured,
     names_in,
     overall_table,
@@ -56,10 +51,10 @@ from .main import (
     refuse_unknown_words,
     rolled_out,
     rows_of,
+    value_zeroing,
 )
 
 ALIGNED = {"cue_dot": cue_dot, "cue_average_precision": cue_average_precision, "probes_needed": probes_needed}
-OURS = "value_zeroing"
 FIGURES = "Figures 1 and 2"
 DISTANCES = tuple(
     f"value_zeroing:distance={name}{more}"
@@ -75,86 +70,85 @@ TITLES = {
     "probes_needed": ("Cue alignment by layer: Probes-needed (Figure A.2)", "Lower is better."),
 }
 ATTENTION_ROLLED = "attention, rolled out"  # Attn-rollout of section 4.3, as the option rolled_out names it
-NEXT = "in the next"
+NEXT = " in the next"
 UNNOTICED = 0.05  # a difference of cue alignment below this is called none
 
 
 # --- claims -------------------------------------------------------------------------------------------------------------
 
 
-def single_layers(record: Record) -> bool:
-    return bool(record.info["layer"])
+def needing(names: Sequence[str], told: str, rule: Rule) -> Rule:
+    """A rule for runs that have all of these methods."""
+    return lambda run: rule(run) if all(run[name, "cue_dot"] for name in names) else incomparable(f"needs {told}")
 
 
-def first_in_every_layer(metric: str, *, lower: bool = False) -> Check:
+def single(run: Measured) -> range:
+    """The single layers of a run: layer 0 is over all of them."""
+    return range(1, run.last + 1)
+
+
+def by_layer(run: Measured, values: Callable[[int], Any], more: str = "") -> dict[str, Any]:
+    return {f"layer {layer}{more}": values(layer) for layer in single(run)}
+
+
+def first_in_every_layer(metric: str, *, lower: bool = False) -> Rule:
     """Value Zeroing against every other map in every layer, Attn-rollout too, all at once; with `lower` less is better."""
 
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = by_layer(records, metric)
-        rivals = [name for name in (*RIVALS, ATTENTION_ROLLED) if (name, 1) in values]
-        if (OURS, 1) not in values or not rivals:
+    def rule(run: Measured) -> Verdict:
+        rivals = [name for name in (*RIVALS, ATTENTION_ROLLED) if run[name, metric, 1]]
+        if not rivals or not run[OURS, metric, 1]:
             return incomparable("needs value_zeroing and another map")
-        layers = range(1, depth_of(values) + 1)
-        of_layers = {f"layer {layer}": {name: values[name, layer] for name in (OURS, *rivals)} for layer in layers}
-        return in_all(of_layers, [(OURS, rival) for rival in rivals], seed=setup.seed, lower=lower)
+        values = by_layer(run, lambda layer: {name: run[name, metric, layer] for name in (OURS, *rivals)})
+        return run.in_all(values, [(OURS, rival) for rival in rivals], lower=lower)
 
-    return check
+    return rule
 
 
-def below_random(metric: str) -> Check:
+def below_random(metric: str) -> Rule:
     """Random scores against raw attention, in each layer."""
+    pair = ("random", "attention")
+    told = ": random - attention"
+    return needing(
+        pair,
+        "random and attention",
+        lambda run: run.positive(
+            by_layer(run, lambda layer: run[pair[0], metric, layer] - run[pair[1], metric, layer], told)
+        ),
+    )
 
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = by_layer(records, metric)
-        if any((name, 1) not in values for name in ("random", "attention")):
-            return incomparable("needs random and attention")
-        layers = range(1, depth_of(values) + 1)
-        pairs = {layer: difference(values["random", layer], values["attention", layer]) for layer in layers}
-        return positive({f"layer {layer}: random - attention": pair for layer, pair in pairs.items()}, seed=setup.seed)
 
-    return check
-
-
-def fall_with_depth(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def fall_with_depth(run: Measured) -> Verdict:
     """Gradients: the rank correlation of layer and the cue's share in each sentence is below 0."""
-    values = by_layer(records, "cue_dot")
-    names = [name for name in GRADIENTS if (name, 1) in values]
+    names = [name for name in GRADIENTS if run[name, "cue_dot", 1]]
     if not names:
         return incomparable("needs a gradient method")
-    curves = {name: [values[name, layer] for layer in range(1, depth_of(values) + 1)] for name in names}
-    return verdict_on_trend(curves, falls=True, seed=setup.seed)
+    curves = {
+        name: list(by_layer(run, lambda layer, name=name: run[name, "cue_dot", layer]).values()) for name in names
+    }  # type: ignore[misc]
+    return verdict_on_trend(curves, falls=True, seed=run.setup.seed)
 
 
-def rise_towards_the_input(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def rise_towards_the_input(run: Measured) -> Verdict:
     """Gradients: the cue's share in each layer is above that in the next one."""
-    values = by_layer(records, "cue_dot")
-    names = {name: short for name, short in short_names(GRADIENTS).items() if (name, 1) in values}
-    steps = {f"layer {layer}": _step(values, names, layer) for layer in range(1, depth_of(values))}
-    return in_all(steps, [(short, f"{short} {NEXT}") for short in names.values()], seed=setup.seed)
-
-
-def _step(values: Mapping[tuple[str, int], Examples], names: Mapping[str, str], layer: int) -> dict[str, Examples]:
-    """The values of a layer and of the next one, by name."""
-    here = {short: values[name, layer] for name, short in names.items()}
-    return here | {f"{short} {NEXT}": values[name, layer + 1] for name, short in names.items()}
-
-
-def rollout_helps(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """GlobEnc and ALTI: the cue's share after rollout less the mean of its shares in single layers."""
-    values = by_layer(records, "cue_dot")
-    names = ("globenc", "alti")
-    if any((name, 0) not in values for name in names):
-        return incomparable("needs globenc and alti")
-    single = {name: mean_of([values[name, layer] for layer in range(1, depth_of(values) + 1)]) for name in names}
-    contrasts = {
-        f"{name}: rolled out - single layers": difference(values[name, 0], one) for name, one in single.items()
+    names = {name: short for name, short in short_names(GRADIENTS).items() if run[name, "cue_dot", 1]}
+    steps = {
+        f"layer {layer}": {
+            f"{short}{more}": run[name, "cue_dot", place] for name, short in names.items() for more, place in places
+        }
+        for layer in range(1, run.last)
+        for places in [(("", layer), (NEXT, layer + 1))]
     }
-    return positive(contrasts, seed=setup.seed)
+    return run.in_all(steps, [(short, f"{short}{NEXT}") for short in names.values()])
 
 
-def mean_above(methods: str | Sequence[str], rivals: Sequence[str], metric: str, **more: Any) -> Check:
+def rollout_gain(run: Measured, name: str) -> Values:
+    """The cue's share after rollout less the mean of its shares in single layers."""
+    return run[name, "cue_dot", 0] - mean_over([run[name, "cue_dot", layer] for layer in single(run)])
+
+
+def mean_above(methods: str | Sequence[str], rivals: Sequence[str], metric: str) -> Rule:
     """`above` on the mean of single layers."""
-    return above(methods, rivals, metric, where=single_layers, **more)
+    return above(methods, rivals, metric, where=lambda record: bool(record.info["layer"]))
 
 
 SHOWN = "a heat map; no number in the text"
@@ -206,7 +200,13 @@ CLAIMS = (
         "section 5",
         "GlobEnc and ALTI benefit from rollout: they give cue words a larger share after it than in single layers.",
         SHOWN,
-        rollout_helps,
+        needing(
+            ("globenc", "alti"),
+            "globenc and alti",
+            lambda run: run.positive(
+                {f"{name}: rolled out - single layers": rollout_gain(run, name) for name in ("globenc", "alti")}
+            ),
+        ),
     ),
     Claim(
         "section 5",
@@ -247,18 +247,10 @@ def _prepare_alignment(setup: Setup) -> None:
         parse_method(written)
 
 
-def _measures(setup: Setup, trace: Trace, example: Example) -> dict[str, Any]:
-    cues, signs = cues_of(setup, trace, example), setup.options["signs"]
-    return {name: partial(function, cues=cues, signs=signs) for name, function in ALIGNED.items()}
-
-
-@experiment(
+@value_zeroing(
     name="vz-cue-alignment",
     packages=("scikit-learn",),
-    paper=PAPER,
     shows="Figures 1, 2, A.2, A.3, A.4: cue alignment by layer",
-    data=DATA,
-    model=MODEL,
     methods=METHODS,
     task=LANGUAGE,
     needs=("target", "cues"),
@@ -277,41 +269,41 @@ def _measures(setup: Setup, trace: Trace, example: Example) -> dict[str, Any]:
 def cue_alignment(setup: Setup, example: Example) -> list[Record]:
     """Do the scores at the gap find the word that decides what fills it? In every layer, and over all."""
     trace = setup.model.trace(example)
-    measures = _measures(setup, trace, example)
+    cues, signs = cues_of(setup, trace, example), setup.options["signs"]
+    measures = {name: partial(function, cues=cues, signs=signs) for name, function in ALIGNED.items()}
     records: list[Record] = []
     for method, rows in rows_of(setup, trace, example).items():
         records += measured(example, method, rows, measures)
-    for written in names_in(setup.options["rolled_out"]):
-        records += measured(example, f"{written}, rolled out", _rolled_rows(setup, trace, written), measures)
+    for written in names_in(
+        setup.options["rolled_out"]
+    ):  # the map rolled out from the input to each layer (section 4.3)
+        request, scores, identity = parse_method(written), map_of(trace, written), setup.options["identity"]
+        places = range(len(scores.scores))
+        rolled = Rows(tuple(rolled_out(scores, request, trace.query, identity, layer=layer) for layer in places))
+        records += measured(example, f"{written}, rolled out", rolled, measures)
     return records
-
-
-def _rolled_rows(setup: Setup, trace: Trace, written: str) -> Rows:
-    """The row of a map rolled out from the input to each layer (Attn-rollout of section 4.3)."""
-    request, scores = parse_method(written), map_of(trace, written)
-    layers, identity = range(len(scores.scores)), setup.options["identity"]
-    return Rows(tuple(rolled_out(scores, request, trace.query, identity, layer=layer) for layer in layers), None)
 
 
 # --- distances ----------------------------------------------------------------------------------------------------------
 
 
-def _pattern(records: Sequence[Record], method: str, first: str) -> Agreement:
-    """How alike the curves over layers of two distances are."""
-    values = by_layer(records, "cue_dot")
-    depth = depth_of(values)
-    return agreement(curve_of(values, method, depth), curve_of(values, first, depth))
+def _patterns(setup: Setup, records: list[Record]) -> dict[str, Agreement]:
+    """How alike the curves over layers of each further distance and of the first are."""
+    run = Measured(setup, records, [])
+    curves = {
+        name: np.array([np.nanmean(list(run[name, "cue_dot", layer].values())) for layer in single(run)])
+        for name in setup.methods
+    }
+    first, *others = setup.methods
+    return {name: agreement(curves[name], curves[first]) for name in others}
 
 
 def _finish_distances(setup: Setup, records: list[Record]) -> list[Table]:
     first = setup.methods[0]
     note = f"like_the_first: Spearman's rank correlation of the tokens' scores with those of `{first}`."
-    patterns = {method: _pattern(records, method, first) for method in setup.methods[1:]}
-    rows = tuple((method, one.rho, one.p) for method, one in patterns.items())
+    cues = "Value Zeroing by other distances: cue alignment by layer (dot product)"
     return [
-        layer_table(
-            setup, records, "cue_dot", "Value Zeroing by other distances: cue alignment by layer (dot product)"
-        ),
+        layer_table(setup, records, "cue_dot", cues),
         layer_table(
             setup, records, "like_the_first", "How like the first distance they score the tokens, by layer", note
         ),
@@ -319,46 +311,35 @@ def _finish_distances(setup: Setup, records: list[Record]) -> list[Table]:
             "pattern",
             f"The same pattern? Spearman's rank correlation over layers of cue alignment with that of `{first}`",
             ("method", "spearman over layers", "p"),
-            rows,
+            tuple((method, one.rho, one.p) for method, one in _patterns(setup, records).items()),
             "p: the share of orders of the layers that agree as well by chance, in either direction.",
         ),
         overall_table(setup, records, ("cue_dot", "like_the_first"), "Over all layers (rolled out; not in the paper)"),
     ]
 
 
-def same_pattern(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """Every other distance rises and falls over layers as the first does."""
-    patterns = {method: _pattern(records, method, setup.methods[0]) for method in setup.methods[1:]}
-    return verdict_on_agreement(patterns)
-
-
-def unnoticed(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def unnoticed(run: Measured) -> Verdict:
     """Standardised representations against representations as they are: the mean difference over layers is small."""
-    values = by_layer(records, "cue_dot")
-    plain = [name for name in setup.methods if f"{name}:standardize=true" in setup.methods]
+    methods = run.setup.methods
+    plain = [name for name in methods if f"{name}:standardize=true" in methods]
     if not plain:
         return incomparable("needs a distance with and without standardize")
-    changes = {name: _change(values, name) for name in plain}
-    intervals = {
-        f"{name.partition('=')[2]}: normalised - plain": mean_with_interval(list(one.values()), seed=setup.seed)
-        for name, one in changes.items()
-    }
+    intervals = {}
+    for name in plain:
+        changes = by_layer(
+            run,
+            lambda layer, name=name: run[f"{name}:standardize=true", "cue_dot", layer] - run[name, "cue_dot", layer],  # type: ignore[misc]
+        )
+        change = list(mean_over(list(changes.values())).values())
+        told = f"{name.partition('=')[2]}: normalised - plain"
+        intervals[told] = mean_with_interval(change, seed=run.setup.seed)
     return bounded(intervals, low=-UNNOTICED, high=UNNOTICED)
 
 
-def _change(values: Any, name: str) -> dict[str, float]:
-    """The mean over layers of what standardising changes, for each example."""
-    layers = range(1, depth_of(values) + 1)
-    return mean_of([difference(values[f"{name}:standardize=true", layer], values[name, layer]) for layer in layers])
-
-
-@experiment(
+@value_zeroing(
     name="vz-distances",
     packages=("scipy",),
-    paper=PAPER,
     shows="Figure A.1: cue alignment by layer with other distances",
-    data=DATA,
-    model=MODEL,
     methods=DISTANCES,
     task=LANGUAGE,
     needs=("target", "cues"),
@@ -385,7 +366,7 @@ def _change(values: Any, name: str) -> dict[str, float]:
             "Spearman's and Euclidean distance, and all three with normalised representations, show the same pattern over layers "
             "as cosine distance.",
             "curves; no number in the text",
-            same_pattern,
+            lambda run: verdict_on_agreement(_patterns(run.setup, run.records)),
         ),
     ),
 )
@@ -393,19 +374,13 @@ def distances(setup: Setup, example: Example) -> list[Record]:
     """Does it matter how the change of a representation is measured?"""
     trace = setup.model.trace(example)
     cues = cues_of(setup, trace, example)
-    every = rows_of(setup, trace, example)
-    first = _all_rows(every[setup.methods[0]])
+    every = {method: [rows.overall, *rows.layers] for method, rows in rows_of(setup, trace, example).items()}
+    first = every[setup.methods[0]]
     records = []
     for method, rows in every.items():
-        for layer, (scores, other) in enumerate(zip(_all_rows(rows), first, strict=True)):
+        for layer, (scores, other) in enumerate(zip(rows, first, strict=True)):  # over all layers, then layer by layer
+            assert scores is not None
+            assert other is not None
             values = {"cue_dot": cue_dot(scores, cues), "like_the_first": spearman(scores.scores, other.scores)}
-            records += [
-                Record(str(example.id), method, name, value, {"layer": layer}) for name, value in values.items()
-            ]
+            records += [Record(str(example.id), method, *value, {"layer": layer}) for value in values.items()]
     return records
-
-
-def _all_rows(rows: Rows) -> list[Attribution]:
-    """Over all layers first, then layer by layer."""
-    assert rows.overall is not None
-    return [rows.overall, *rows.layers]

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...base.errors import InputError, MixlensError
 from ...data import cue_tokens
-from ...metrics import Interval, mean_with_interval
 from ...metrics.alignment import first_pieces
-from ...metrics.arguments import Array, Marks, marks_at, one_of
-from ...runs.experiments.claims import Examples
-from ...runs.experiments.experiment import Setup
+from ...metrics.arguments import Marks, marks_at, one_of
+from ...runs.experiments.experiment import Setup, experiment
 from ...runs.experiments.figure_style import WIDTH, share_tints
-from ...runs.experiments.tables import Cell, Table, by
+from ...runs.experiments.tables import Table, by, interval_of
 from ...scoring.aggregate import rolled_row, rows_to_one
 from ...scoring.asking import MethodRequest, maps_of, rolled
 from ...scoring.attributions import attribute_each
 from ...types import Attribution, Example, Map, Record, Trace
 
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
-MODEL = "agreement"
-DATA = "agreement"
+value_zeroing = partial(experiment, paper=PAPER, data="agreement", model="agreement")
 LANGUAGE = ("masked-lm", "causal-lm")
 MAPS = ("random", "attention", "norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing")
 GRADIENTS = ("grad_x_input", "integrated_gradients:steps=20", "deeplift")
+OURS = "value_zeroing"
 METHODS = (*MAPS[:-1], *GRADIENTS, MAPS[-1])  # the order of Tables 2 and 3
 RIVALS = MAPS[1:-1]  # the other context mixing methods; random scores mix nothing
 NAMES = {  # as the paper writes them
@@ -84,12 +83,11 @@ DIFFERS_ROLLOUT = (
 )
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The scores of one method for one example: of every layer (none where it is not defined there), and over all."""
 
     layers: tuple[Attribution, ...]
-    overall: Attribution | None
+    overall: Attribution | None = None
 
 
 def names_in(written: str) -> list[str]:
@@ -118,23 +116,27 @@ def rows_of(
     setup: Setup, trace: Trace, example: Example, *, layers: bool = True, overall: bool = True
 ) -> dict[str, Rows]:
     """The rows of every method of the setup at the position that predicts. Maps share the proof of each layer."""
-    requests = setup.requests
+    requests, options = setup.requests, setup.options
     maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
-    options, wanted = setup.options, (layers, overall)
-    return {
-        written: _map_rows(maps.pop(written), request, trace, options.get("identity"), *wanted)
-        if request.is_map
-        else _attribution_rows(trace, request, aim_of(example, options), options.get("states"), *wanted)
-        for written, request in requests.items()
-    }
-
-
-def _map_rows(
-    scores: Map, request: MethodRequest, trace: Trace, identity: str | None, layers: bool, overall: bool
-) -> Rows:
-    depth = len(scores.scores) if layers else 0
-    single = tuple(scores.readout(trace.query, layer=layer) for layer in range(depth))
-    return Rows(single, rolled_out(scores, request, trace.query, identity) if overall else None)
+    rows = {}
+    for written, request in requests.items():
+        if request.is_map:
+            scores = maps.pop(written)
+            single = [scores.readout(trace.query, layer=layer) for layer in range(len(scores.scores) if layers else 0)]
+            whole = rolled_out(scores, request, trace.query, options.get("identity")) if overall else None
+            rows[written] = Rows(tuple(single), whole)
+            continue
+        # All layers share their passes. A method that no target changes is not told of one.
+        first = WORDS["states"].index(options.get("states") or "enter")
+        question = aim_of(example, options) if request.class_specific else {}
+        depth = len(trace.layers) if layers and request.has_layers else 0
+        aims = [{**question, "layer": place} for place in range(first, first + depth)] + [question] * overall
+        answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
+        for answer in answers:
+            if isinstance(answer, MixlensError):
+                raise answer
+        rows[written] = Rows(tuple(answers[:depth]), answers[-1] if overall else None)
+    return rows
 
 
 def rolled_out(
@@ -149,29 +151,6 @@ def rolled_out(
     return rolled_row(shares, query, layer=layer, convention="abnar" if added else "value_zeroing")
 
 
-def _attribution_rows(
-    trace: Trace, request: MethodRequest, aim: Mapping[str, Any], states: str | None, layers: bool, overall: bool
-) -> Rows:
-    """All layers share their passes. A method that no target changes is not told of one."""
-    first = WORDS["states"].index(states or "enter")
-    depth = len(trace.layers) if layers and request.has_layers else 0
-    question = dict(aim) if request.class_specific else {}
-    aims = [{**question, "layer": place} for place in range(first, first + depth)]
-    scores = _attributions(trace, request, [*aims, question] if overall else aims)
-    return Rows(tuple(scores[:depth]), scores[-1] if overall else None)
-
-
-def _attributions(trace: Trace, request: MethodRequest, aims: Sequence[Mapping[str, Any]]) -> list[Attribution]:
-    answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
-    return [_or_raise(answer) for answer in answers]
-
-
-def _or_raise(answer: Attribution | MixlensError) -> Attribution:
-    if isinstance(answer, MixlensError):
-        raise answer
-    return answer
-
-
 def cues_of(setup: Setup, trace: Trace, example: Example) -> Marks:
     """The cue vector (eq. 11): every token of a cue, or with pieces=first the first token of each of its words."""
     cues = marks_at(cue_tokens(example, trace), len(trace))
@@ -181,67 +160,36 @@ def cues_of(setup: Setup, trace: Trace, example: Example) -> Marks:
 # --- records and tables -------------------------------------------------------------------------------------------------
 
 
-def measured(example: Example, method: str, rows: Rows, measures: Mapping[str, Any]) -> Iterator[Record]:
+def measured(example: Example, method: str, rows: Rows, measures: Mapping[str, Any]) -> list[Record]:
     """One record for each layer and measure; layer 0 is over all layers."""
     every = [(0, rows.overall), *enumerate(rows.layers, 1)]
-    for layer, scores in every:
-        for name, measure in measures.items() if scores is not None else ():
-            yield Record(str(example.id), method, name, float(measure(scores)), {"layer": layer})
-
-
-def by_layer(records: Sequence[Record], metric: str) -> dict[tuple[str, int], dict[str, float]]:
-    """(method, layer) -> example -> value of a metric."""
-    values: dict[tuple[str, int], dict[str, float]] = {}
-    for record in records:
-        if record.metric == metric:
-            values.setdefault((record.method, record.info["layer"]), {})[record.example] = record.value
-    return values
-
-
-def depth_of(values: Mapping[tuple[str, int], Examples]) -> int:
-    return max((layer for _, layer in values), default=0)
-
-
-def mean_of(several: Sequence[Examples]) -> dict[str, float]:
-    """The mean of several values of each example, for the examples that all of them have."""
-    common = set.intersection(*map(set, several))
-    return {example: float(np.mean([one[example] for one in several])) for example in several[0] if example in common}
+    return [
+        Record(str(example.id), method, name, float(measure(scores)), {"layer": layer})
+        for layer, scores in every
+        if scores is not None
+        for name, measure in measures.items()
+    ]
 
 
 def layer_table(setup: Setup, records: Sequence[Record], metric: str, title: str, note: str = "") -> Table:
     """Methods by layers: the mean of a metric, as in the paper's heat maps. The note says how wide the intervals are."""
-    values = {key: one for key, one in by_layer(records, metric).items() if key[1]}
-    cells = {key: mean_with_interval(list(one.values()), seed=setup.seed) for key, one in values.items()}
-    rows: dict[str, list[Cell]] = {}
-    for (method, _), cell in cells.items():
-        rows.setdefault(method, [method]).append(cell.mean)
-    columns = ("method", *(f"layer {layer}" for layer in range(1, depth_of(values) + 1)))
-    text = " ".join([_widest(list(cells.values())), note]).strip()
-    return Table(metric, title, columns, tuple(map(tuple, rows.values())), text)
-
-
-def _widest(cells: Sequence[Interval]) -> str:
-    reach = max((cell.high - cell.low for cell in cells if not np.isnan(cell.low)), default=np.nan) / 2
-    return "" if np.isnan(reach) else f"Means; the widest 95 % interval reaches {reach:.3f} to each side."
+    single = [record for record in records if record.metric == metric and record.info["layer"]]
+    rows, widths, depth = [], [], 0
+    for (method,), group in by(single, "method").items():
+        cells = [interval_of(some, setup.seed) for some in by(group, "layer").values()]
+        rows.append((method, *(cell.mean for cell in cells)))
+        widths += [cell.high - cell.low for cell in cells if not np.isnan(cell.low)]
+        depth = max(depth, len(cells))
+    widest = f"Means; the widest 95 % interval reaches {max(widths) / 2:.3f} to each side." if widths else ""
+    columns = ("method", *(f"layer {layer}" for layer in range(1, depth + 1)))
+    return Table(metric, title, columns, tuple(rows), f"{widest} {note}".strip())
 
 
 def overall_table(setup: Setup, records: Sequence[Record], metrics: Sequence[str], title: str, note: str = "") -> Table:
     """One row for each method, with the mean of every metric over all layers."""
-    cells = _cells(setup, records)
-    rows = tuple((method, *(cells.get((method, 0, metric)) for metric in metrics)) for method in setup.methods)
-    return Table("overall", title, ("method", *metrics), rows, note)
-
-
-def _cells(setup: Setup, records: Sequence[Record]) -> dict[tuple[str, int, str], Interval]:
-    groups = by(records, "method", "layer", "metric")
-    return {
-        key: mean_with_interval([record.value for record in group], seed=setup.seed) for key, group in groups.items()
-    }
-
-
-def curve_of(values: Mapping[tuple[str, int], Examples], method: str, depth: int) -> Array:
-    """[layer]: the mean of a method's values in layers 1 to `depth`."""
-    return np.array([np.nanmean(list(values[method, layer].values())) for layer in range(1, depth + 1)])
+    groups = by([record for record in records if record.info["layer"] == 0], "method", "metric")
+    rows = ((name, *(interval_of(groups.get((name, one)), setup.seed) for one in metrics)) for name in setup.methods)
+    return Table("overall", title, ("method", *metrics), tuple(rows), note)
 
 
 def named_table(tables: Sequence[Table], name: str) -> Table:
@@ -261,14 +209,9 @@ def heat(axes: Any, table: Table) -> None:
     axes.set_yticks(range(len(grid)), [str(layer) for layer in range(len(grid), 0, -1)])
     axes.set_ylabel("layer")
     axes.set_title(table.name.replace("_", " "))
-    _write_numbers(axes, grid)
-
-
-def _write_numbers(axes: Any, grid: Array) -> None:
-    """The number in each cell, without the zero before its point."""
     for (row, column), number in np.ndenumerate(grid):
         if not np.isnan(number):
-            text = f"{number:.2f}".replace("0.", ".", 1).replace("-", "−")
+            text = f"{number:.2f}".replace("0.", ".", 1).replace("-", "−")  # without the zero before its point
             axes.text(column, row, text, ha="center", va="center", fontsize=6.5)
 
 

@@ -16,51 +16,34 @@ from ...metrics import Interval
 from ...metrics.alignment import SIGNS, cue_dot
 from ...metrics.arguments import VARIANTS, Array, one_of
 from ...metrics.probing import MOHEBBI, online_code
-from ...runs.experiments.claims import Claim, Published, Verdict, incomparable, positive
-from ...runs.experiments.experiment import Setup, experiment
+from ...runs.experiments.claims import Claim, Measured, Published, Verdict, incomparable
+from ...runs.experiments.experiment import Setup
 from ...runs.experiments.figures import curves_of, lines
 from ...runs.experiments.layer_curves import Agreement, agreement, rank_curves, verdict_on_agreement, verdict_on_draws
-from ...runs.experiments.tables import Cell, Table
-from ...types import Example, Record, Trace
+from ...runs.experiments.tables import Table, layer_records
+from ...types import Example, Record
 from .main import (
     CUE_OPTIONS,
-    DATA,
     DIFFERS_DATA,
     DIFFERS_GRADIENTS,
     GRADIENTS,
     LANGUAGE,
     METHODS,
-    MODEL,
-    PAPER,
-    by_layer,
+    OURS,
     cues_of,
-    depth_of,
     names_in,
     refuse_unknown_words,
     rows_of,
+    value_zeroing,
 )
 
-OURS = "value_zeroing"
 PLACES = ("gap", "cue", "other")
-GAP = ("gap", "compression")
 FEWEST = 40  # examples
 DRAWS = 1000
 DIGITS = 6  # of the values of single examples that records hold
-TABLE_2 = {
-    "BERT, pre-trained": (
-        "-0.07",
-        "0.10",
-        "0.52",
-        "-0.35",
-        "0.12",
-        "-0.01",
-        "-0.01",
-        "-0.96",
-        "-0.86",
-        "-0.97",
-        "0.65",
-    ),
-    "BERT, fine-tuned": ("-0.02", "0.08", "0.56", "-0.24", "0.17", "-0.12", "-0.12", "-0.99", "-0.77", "-1.00", "0.64"),
+TABLE_2 = {  # in the order of METHODS
+    "BERT, pre-trained": "-0.07 0.10 0.52 -0.35 0.12 -0.01 -0.01 -0.96 -0.86 -0.97 0.65",
+    "BERT, fine-tuned": "-0.02 0.08 0.56 -0.24 0.17 -0.12 -0.12 -0.99 -0.77 -1.00 0.64",
 }
 FIGURE_3 = {("gap", 3): "1.52", ("gap", 4): "1.72", ("gap", 8): "2.03", ("gap", 9): "2.45"}
 JUMPS = (4, 9)  # the layers at which the fine-tuned BERT jumps
@@ -110,118 +93,102 @@ def _resampled(values: Array, seed: int) -> Array:
     return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
 
 
-def curves_in(setup: Setup, records: Sequence[Record]) -> Curves:
+def curves_in(run: Measured) -> Curves:
     """The curves that the records hold."""
-    bits = {record.info["layer"]: record.info["bits"] for record in records if (record.method, record.metric) == GAP}
-    values = by_layer(records, "cue_dot")
-    layers = range(1, depth_of(values) + 1)
-    names = [method for method in setup.methods if (method, 1) in values]
-    alignment = {method: np.array([list(values[method, layer].values()) for layer in layers]) for method in names}
-    return Curves(np.array([bits[layer] for layer in sorted(bits)]), alignment, setup.seed)
+    bits = {r.info["layer"]: r.info["bits"] for r in run.records if (r.method, r.metric) == ("gap", "compression")}
+    layers = sorted({record.info["layer"] for record in run.records if record.metric == "cue_dot"})
+    alignment = {
+        method: np.array([list(run[method, "cue_dot", layer].values()) for layer in layers])
+        for method in run.setup.methods
+        if run[method, "cue_dot"]
+    }
+    return Curves(np.array([bits[layer] for layer in sorted(bits)]), alignment, run.setup.seed)
 
 
 def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
-    curves = curves_in(setup, records)
+    curves = curves_in(Measured(setup, records, []))
     depth = len(curves.compression)
-    rows = tuple((r.method, r.info["layer"], _interval(r)) for r in records if r.metric == "compression")
-    follows = tuple(
-        (method, curves.interval(method), curves.agreement(method).p)
-        for method in setup.methods
-        if method in curves.alignment
+    rows = tuple(
+        (r.method, r.info["layer"], Interval(r.value, *(r.info[name] for name in ("low", "high", "n", "std"))))
+        for r in records
+        if r.metric == "compression"
     )
-    alignment: tuple[tuple[Cell, ...], ...] = tuple(
-        (method, *np.nanmean(values, -1).tolist()) for method, values in curves.alignment.items()
-    )
+    follows = tuple((method, curves.interval(method), curves.agreement(method).p) for method in curves.alignment)
+    alignment = tuple((method, *np.nanmean(values, -1).tolist()) for method, values in curves.alignment.items())
     nothing = (
         "1.44: nothing is known (released code)" if setup.options["variant"] == "released" else "1: nothing is known"
     )
     note = f"Compression (eq. 13) of the number, singular or plural, by online coding; {nothing}. Layer 0 is the embedding."
     rises = "Does cue alignment rise with compression? Spearman's rank correlation over layers"
+    count = max((values.shape[-1] for values in curves.alignment.values()), default=0)
     why = (
         "The interval is what other sentences would give, by resampling; p is the share of orders of the "
         f"{depth} layers that give as much by chance, in either direction. Cue alignment is measured on "
-        f"{_aligned_words(setup, curves)}"
+        f"{count:,} of the {len(setup.examples):,} sentences (option aligned)."
     )
+    aligned = "Cue alignment (dot product) by layer"
     return [
         Table("compression", "What representations know of the number", ("place", "layer", "compression"), rows, note),
         Table("follows", rises, ("method", "spearman", "p"), follows, why),
-        Table(
-            "alignment", "Cue alignment (dot product) by layer", ("method", *map(str, range(1, depth + 1))), alignment
-        ),
+        Table("alignment", aligned, ("method", *map(str, range(1, depth + 1))), alignment),
     ]
-
-
-def _aligned_words(setup: Setup, curves: Curves) -> str:
-    count = max((values.shape[-1] for values in curves.alignment.values()), default=0)
-    return f"{count:,} of the {len(setup.examples):,} sentences (option aligned)."
-
-
-def _interval(record: Record) -> Interval:
-    info = record.info
-    return Interval(record.value, info["low"], info["high"], info["n"], info["std"])
 
 
 # --- claims -------------------------------------------------------------------------------------------------------------
 
 
-def ours_rises(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    curves = curves_in(setup, records)
-    return verdict_on_agreement({name: curves.agreement(name) for name in (OURS,) if name in curves.alignment})
+def on_agreement(run: Measured, names: Sequence[str], *, negative: bool = False) -> Verdict:
+    """Cue alignment by these methods rises over layers with compression (falls, with `negative`)."""
+    curves = curves_in(run)
+    found = {name: curves.agreement(name) for name in names if name in curves.alignment}
+    return verdict_on_agreement(found, negative=negative)
 
 
-def gradients_fall(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    curves = curves_in(setup, records)
-    return verdict_on_agreement(
-        {name: curves.agreement(name) for name in GRADIENTS if name in curves.alignment}, negative=True
-    )
-
-
-def ours_is_first(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    curves = curves_in(setup, records)
+def ours_is_first(run: Measured) -> Verdict:
+    curves = curves_in(run)
     values = {name: curves.agreement(name).rho for name in curves.alignment}
     return verdict_on_draws(values, curves.draws, [(OURS, name) for name in METHODS[:-1]])
 
 
-def probing_rises(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """The bits that a label takes in each layer less those in the next one."""
-    bits = curves_in(setup, records).bits
-    steps = enumerate(pairwise(bits))
-    return positive(
-        {f"bits at layer {i} - at layer {i + 1}": _named(low - high) for i, (low, high) in steps}, seed=setup.seed
+def above_zero(run: Measured, contrasts: Mapping[str, Array]) -> Verdict:
+    """The verdict on "each of these is above 0", from [example] each."""
+    return run.positive(
+        {name: {str(place): float(value) for place, value in enumerate(values)} for name, values in contrasts.items()}
     )
 
 
-def known_above(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def probing_rises(run: Measured) -> Verdict:
+    """The bits that a label takes in each layer less those in the next one."""
+    steps = enumerate(pairwise(curves_in(run).bits))
+    return above_zero(run, {f"bits at layer {i} - at layer {i + 1}": low - high for i, (low, high) in steps})
+
+
+def known_above(run: Measured) -> Verdict:
     """The bits that a label takes at the embedding less those at the last layer."""
-    bits = curves_in(setup, records).bits
-    return positive({"bits at the embedding - at the last layer": _named(bits[0] - bits[-1])}, seed=setup.seed)
+    bits = curves_in(run).bits
+    return above_zero(run, {"bits at the embedding - at the last layer": bits[0] - bits[-1]})
 
 
-def jumps(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def at_jumps(run: Measured, values: Array, told: str) -> Verdict:
+    """The values of layers 4 and 9, each less the mean of those of the other layers: [layer example]."""
+    if len(values) != 12:
+        return incomparable(f"the paper names layers of a model with 12; this one has {len(values)}")
+    rest = np.delete(values, [layer - 1 for layer in JUMPS], axis=0).mean(0)
+    return above_zero(run, {told.format(layer): values[layer - 1] - rest for layer in JUMPS})
+
+
+def jumps(run: Measured) -> Verdict:
     """The bits saved by layers 4 and 9, each less the mean of what the other layers save."""
-    bits = curves_in(setup, records).bits
-    if len(bits) != 13:
-        return incomparable(f"the paper names layers of a model with 12; this one has {len(bits) - 1}")
-    saved = bits[:-1] - bits[1:]
-    rest = np.delete(saved, [layer - 1 for layer in JUMPS], axis=0).mean(0)
-    contrasts = {f"bits saved at layer {layer} - at others": _named(saved[layer - 1] - rest) for layer in JUMPS}
-    return positive(contrasts, seed=setup.seed)
+    bits = curves_in(run).bits
+    return at_jumps(run, bits[:-1] - bits[1:], "bits saved at layer {} - at others")
 
 
-def aligned_at_jumps(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def aligned_at_jumps(run: Measured) -> Verdict:
     """The cue's share by Value Zeroing in layers 4 and 9, each less the mean of its shares in the other layers."""
-    alignment = curves_in(setup, records).alignment.get(OURS)
+    alignment = curves_in(run).alignment.get(OURS)
     if alignment is None:
         return incomparable(f"not run: {OURS}")
-    if len(alignment) != 12:
-        return incomparable(f"the paper names layers of a model with 12; this one has {len(alignment)}")
-    rest = np.delete(alignment, [layer - 1 for layer in JUMPS], axis=0).mean(0)
-    contrasts = {f"cue alignment in layer {layer} - in others": _named(alignment[layer - 1] - rest) for layer in JUMPS}
-    return positive(contrasts, seed=setup.seed)
-
-
-def _named(values: Array) -> dict[str, float]:
-    return {str(place): float(value) for place, value in enumerate(values)}
+    return at_jumps(run, alignment, "cue alignment in layer {} - in others")
 
 
 BITS: Mapping[str, Any] = {"variant": "paper"}  # a run of variant=released is for the compression alone
@@ -231,7 +198,7 @@ CLAIMS = (
         "section 6, Table 2",
         "Cue alignment by Value Zeroing rises over layers with the probe's compression.",
         "rho 0.65 (pre-trained), 0.64 (fine-tuned)",
-        ours_rises,
+        lambda run: on_agreement(run, (OURS,)),
         given=BITS,
     ),
     Claim(
@@ -245,7 +212,7 @@ CLAIMS = (
         "section 6, Table 2",
         "Cue alignment by gradient-based scores falls where compression rises.",
         "GradXinput -0.96, -0.99; IG -0.86, -0.77; DL -0.97, -1.00",
-        gradients_fall,
+        lambda run: on_agreement(run, GRADIENTS, negative=True),
         given=BITS,
     ),
     Claim("section 6", "The probe's compression goes up monotonically along the layers.", "Figure 3", probing_rises),
@@ -286,10 +253,6 @@ def _prepare_probing(setup: Setup) -> None:
         raise InputError(
             "places must name the gap: its representation is what is probed. Give places=gap, or gap,cue,other."
         )
-    _refuse_few(setup)
-
-
-def _refuse_few(setup: Setup) -> None:
     aligned = setup.options["aligned"]
     if aligned is not None and not (isinstance(aligned, int) and aligned >= 2):
         raise InputError(
@@ -299,13 +262,10 @@ def _refuse_few(setup: Setup) -> None:
         raise InputError(f"probing needs {FEWEST} examples or more, singular and plural ones.")
 
 
-@experiment(
+@value_zeroing(
     name="vz-probing",
     packages=("scipy",),
-    paper=PAPER,
     shows="Figure 3 and Table 2: probing for number by layer, and its correlation with cue alignment",
-    data=DATA,
-    model=MODEL,
     methods=METHODS,
     task=LANGUAGE,
     needs=("target", "cues", "number"),
@@ -324,7 +284,7 @@ def _refuse_few(setup: Setup) -> None:
     ),
     published=(
         *(
-            Published("Table 2", setting, "spearman", dict(zip(METHODS, numbers, strict=True)), table="follows")
+            Published("Table 2", setting, "spearman", dict(zip(METHODS, numbers.split(), strict=True)), table="follows")
             for setting, numbers in TABLE_2.items()
         ),
         Published(
@@ -340,66 +300,47 @@ def _refuse_few(setup: Setup) -> None:
 )
 def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
     """From which layer on does the gap know the number, by minimum description length, and does cue alignment rise there?"""
-    yield from _compressions(setup, examples)
-    for place in _aligned_places(setup, len(examples)):
-        if f"alignment-{place}" not in setup.done:
-            yield f"alignment-{place}", _alignment(setup, examples[place])
-
-
-def _aligned_places(setup: Setup, n: int) -> list[int]:
-    """The places of the examples whose cue alignment is measured: all of them, or so many drawn by the seed, since files are
-    often sorted by task."""
-    count = min(n, setup.options["aligned"] or n)
-    return sorted(np.random.default_rng(setup.seed).permutation(n)[:count].tolist())
-
-
-def _compressions(setup: Setup, examples: Sequence[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """The compression of every place and layer that is not done."""
-    cells = [(place, layer) for layer in range(setup.model.n_layers + 1) for place in names_in(setup.options["places"])]
+    places, options = names_in(setup.options["places"]), setup.options
+    cells = [(place, layer) for layer in range(setup.model.n_layers + 1) for place in places]
     missing = [cell for cell in cells if "{}-{}".format(*cell) not in setup.done]
     states = _states(setup, examples) if missing else {}
     labels = [example.info["number"] for example in examples]
+    settings: dict[str, Any] = {"percents": MOHEBBI, "seed": setup.seed}
+    settings |= {key: options[key] for key in ("epochs", "variant")}
     for place, layer in missing:
-        yield f"{place}-{layer}", [_coded(setup, place, layer, states[place][:, layer], labels)]
+        code = online_code(states[place][:, layer], labels, **settings)
+        rate, bits = code.compression, [round(float(value), DIGITS) for value in code.each]
+        info = {"layer": layer, "low": rate.low, "high": rate.high, "std": rate.std, "n": rate.n, "bits": bits}
+        yield f"{place}-{layer}", [Record("all", place, "compression", rate.mean, info)]
+    # Cue alignment of all examples, or of so many drawn by the seed, since files are often sorted by task.
+    count = min(len(examples), options["aligned"] or len(examples))
+    for number in sorted(np.random.default_rng(setup.seed).permutation(len(examples))[:count].tolist()):
+        if f"alignment-{number}" not in setup.done:
+            yield f"alignment-{number}", _alignment(setup, examples[number])
 
 
 def _states(setup: Setup, examples: Sequence[Example]) -> dict[str, Array]:
-    """place -> hidden states [example layer d]."""
+    """place -> hidden states [example layer d]. The other place is a token that is neither the gap, nor a cue, nor special; the
+    last one where there is none."""
     generator = np.random.default_rng(setup.seed)
     states: dict[str, list[Array]] = {place: [] for place in PLACES}
     for example in examples:
         trace = setup.model.trace(example)
         cues = cue_tokens(example, trace)
-        at = {"gap": trace.query, "cue": cues[0], "other": _other(trace, cues, generator)}
-        for place, position in at.items():
+        taken = {trace.query, *cues}
+        free = [i for i, special in enumerate(trace.special) if not special and i not in taken]
+        other = int(generator.choice(free)) if free else len(trace) - 1
+        for place, position in zip(PLACES, (trace.query, cues[0], other), strict=True):
             states[place].append(trace.hidden_states[:, position].cpu().double().numpy())
     return {place: np.stack(states[place]) for place in names_in(setup.options["places"])}
-
-
-def _coded(setup: Setup, place: str, layer: int, features: Array, labels: Sequence[str]) -> Record:
-    settings: dict[str, Any] = {key: setup.options[key] for key in ("epochs", "variant")}
-    code = online_code(features, labels, percents=MOHEBBI, seed=setup.seed, **settings)
-    rate = code.compression
-    info = {"layer": layer, "low": rate.low, "high": rate.high, "std": rate.std, "n": rate.n, "bits": _short(code.each)}
-    return Record("all", place, "compression", rate.mean, info)
-
-
-def _short(values: Sequence[float]) -> list[float]:
-    return [round(float(value), DIGITS) for value in values]
 
 
 def _alignment(setup: Setup, example: Example) -> list[Record]:
     """The cue's share in every layer, by every method."""
     trace = setup.model.trace(example)
     cues, signs = cues_of(setup, trace, example), setup.options["signs"]
-    return [
-        Record(str(example.id), method, "cue_dot", cue_dot(scores, cues, signs=signs), {"layer": layer})
-        for method, rows in rows_of(setup, trace, example, overall=False).items()
-        for layer, scores in enumerate(rows.layers, 1)
-    ]
-
-
-def _other(trace: Trace, cues: Sequence[int], generator: np.random.Generator) -> int:
-    """A token that is neither the gap, nor a cue, nor special; the last one where there is none."""
-    free = [i for i, special in enumerate(trace.special) if not special and i != trace.query and i not in cues]
-    return int(generator.choice(free)) if free else len(trace) - 1
+    records = []
+    for method, rows in rows_of(setup, trace, example, overall=False).items():
+        shares = (cue_dot(scores, cues, signs=signs) for scores in rows.layers)
+        records += layer_records(example.id, method, "cue_dot", shares)
+    return records
