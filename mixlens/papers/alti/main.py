@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...metrics import mean_with_interval
 from ...metrics.agreement import spearman, special_token_ranks
 from ...runs.experiments.claims import (
-    Check,
     Claim,
     Examples,
+    Measured,
     Published,
+    Rule,
+    Values,
     Verdict,
     above,
     incomparable,
-    order,
-    positive,
+    mean_over,
     short_names,
-    values_of,
 )
 from ...runs.experiments.experiment import Outcome, Setup, experiment
 from ...runs.experiments.figures import bars
 from ...runs.experiments.layer_curves import verdict_between_runs
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.tables import Table, by, interval_of, long_rows
 from ...scoring.asking import every_score, parse_method, scores_of
 from ...types import Attribution, Example, Record, Trace
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
+paper = partial(experiment, paper=PAPER, data="sentiment", model="sentiment")
 ATTENTION, NORM, ALTI = "attention_rollout", "norm_residual_ln:rollout=alti", "alti"  # Attn Rollout, Norm Rollout, ALTI
 METHODS = (ATTENTION, NORM, ALTI)
-CLASSIFIER = "sentiment"
 MODELS = ("DistilBERT", "BERT", "RoBERTa")
 GRADIENT, RELEASED = (
     "grad_l2",
@@ -58,26 +58,15 @@ NORM_ROLLOUT = (
 
 
 def _finish_table2(setup: Setup, records: list[Record]) -> list[Table]:
-    rows = [
-        _row(method, of_method, setup.seed) for (method,), of_method in by(_correlations(records), "method").items()
-    ]
+    rows = []
+    groups = by(records, "method", "metric")
+    for (method, metric), group in groups.items():
+        if metric == "spearman":
+            mean, released = (interval_of(some, setup.seed) for some in (group, groups[method, "spearman_released"]))
+            rows.append((method, mean, mean.std, released))
     title = f"Spearman's rank correlation with {setup.options['reference']}"
     note = "Means with 95 % bootstrap intervals; released: dense ranks, as in the authors' code."
     return [Table("correlations", title, ("method", "spearman", "std", "released"), tuple(rows), note)]
-
-
-def _correlations(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record.metric.startswith("spearman")]
-
-
-def _row(method: str, records: Sequence[Record], seed: int) -> tuple[Any, ...]:
-    of_metric = {metric: [r.value for r in group] for (metric,), group in by(records, "metric").items()}
-    paper, released = (mean_with_interval(of_metric[name], seed=seed) for name in ("spearman", "spearman_released"))
-    return method, paper, paper.std, released
-
-
-def _prepare_table2(setup: Setup) -> None:
-    parse_method(setup.options["reference"])
 
 
 def correlations(setup: Setup, example: Example, trace: Trace, reference: Attribution, target: Any) -> list[Record]:
@@ -91,27 +80,25 @@ def correlations(setup: Setup, example: Example, trace: Trace, reference: Attrib
     return records
 
 
-def steadier(method: str, rivals: Sequence[str], metric: str) -> Check:
+def steadier(method: str, rivals: Sequence[str], metric: str) -> Rule:
     """The claim that a method's values vary less from example to example: the squared distance from the mean is smaller."""
     names = short_names((method, *rivals))
 
-    def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        values = {short: _squared_distances(values_of(records, name, metric)) for name, short in names.items()}
-        return order(values, [(names[method], names[rival]) for rival in rivals], seed=setup.seed, lower=True)
+    def rule(run: Measured) -> Verdict:
+        values = {short: _squared_distances(run[name, metric]) for name, short in names.items()}
+        return run.order(values, [(names[method], names[rival]) for rival in rivals], lower=True)
 
-    return check
+    return rule
 
 
-def _squared_distances(values: dict[str, float]) -> dict[str, float]:
-    mean = float(np.nanmean(list(values.values()))) if values else 0.0
-    return {example: (value - mean) ** 2 for example, value in values.items()}
+def _squared_distances(values: Values) -> Values:
+    away = values - (float(np.nanmean(list(values.values()))) if values else 0.0)
+    return away * away
 
 
 def rollout_needs_few_layers(runs: Sequence[Outcome]) -> Verdict:
     """Attn Rollout's correlation in the first run, of a model with fewer layers, above that in the second."""
-    return higher_with_fewer_layers(
-        runs, [{"Attn Rollout": values_of(run.records, ATTENTION, "spearman")} for run in runs]
-    )
+    return higher_with_fewer_layers(runs, [{"Attn Rollout": run[ATTENTION, "spearman"]} for run in runs])
 
 
 def higher_with_fewer_layers(runs: Sequence[Outcome], values: Sequence[Mapping[str, Examples]]) -> Verdict:
@@ -124,14 +111,8 @@ def higher_with_fewer_layers(runs: Sequence[Outcome], values: Sequence[Mapping[s
 
 def lower_in_the_second(runs: Sequence[Outcome]) -> Verdict:
     """The mean correlation of the three methods in the first run above that in the second."""
-    first, second = ({"SST2 - SVA": _mean_of_methods(run.records)} for run in runs)
+    first, second = ({"SST2 - SVA": mean_over([run[name, "spearman"] for name in METHODS])} for run in runs)
     return verdict_between_runs(first, second, seed=runs[0].setup.seed)
-
-
-def _mean_of_methods(records: Sequence[Record]) -> dict[str, float]:
-    """The mean of each example that has a value of every method."""
-    values = [values_of(records, method, "spearman") for method in METHODS]
-    return {e: float(np.mean([one[e] for one in values])) for e in values[0] if all(e in one for one in values)}
 
 
 def _published(dataset: str, *columns: Sequence[str]) -> tuple[Published, ...]:
@@ -142,17 +123,14 @@ def _published(dataset: str, *columns: Sequence[str]) -> tuple[Published, ...]:
     )
 
 
-@experiment(
+@paper(
     name="alti-table2",
     packages=("scipy",),
-    paper=PAPER,
     shows="Table 2, SST2: correlation with gradients",
-    data="sentiment",
-    model=CLASSIFIER,
     methods=METHODS,
     task=("classification",),
     options={"reference": GRADIENT, "keep_special": True},
-    prepare=_prepare_table2,
+    prepare=lambda setup: parse_method(setup.options["reference"]),
     finish=_finish_table2,
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "spearman"),
     differs=(LOGIT, PLACE, "grad_l2 is not divided by its sum, which changes no rank.", NORM_ROLLOUT),
@@ -187,54 +165,35 @@ def table2(setup: Setup, example: Example) -> list[Record]:
 # --- Table 2, agreement of subject and verb ------------------------------------------------------------------------------
 
 LAST, EVEN, IGNORED = "share of the last special token", "even share, 1 / n", "tokens with next to nothing"
-OF_REFERENCE = (LAST, EVEN, IGNORED)
 NOTHING = 0.1  # a token with less than this part of an even share counts as ignored
 
 
 def _finish_sva(setup: Setup, records: list[Record]) -> list[Table]:
-    shares = {
-        metric: [r.value for r in group] for (metric,), group in by(records, "metric").items() if metric in OF_REFERENCE
-    }
-    rows = tuple((metric, mean_with_interval(values, seed=setup.seed)) for metric, values in shares.items())
+    shares = [record for record in records if record.metric in (LAST, EVEN, IGNORED)]
     note = "Shares of the sum of all scores. Next to nothing: less than a tenth of an even share, as a share of all tokens."
-    return [
-        *_finish_table2(setup, records),
-        Table("reference", "What the reference looks at", ("what", "share"), rows, note),
-    ]
+    table = Table(
+        "reference",
+        "What the reference looks at",
+        ("what", "share"),
+        long_rows(shares, "metric", seed=setup.seed),
+        note,
+    )
+    return [*_finish_table2(setup, records), table]
 
 
 def reference_shares(example: Example, trace: Trace, reference: Attribution, method: str) -> list[Record]:
     """How much of the reference's sum is at the last special token, and how many tokens have next to nothing of it."""
-    shares, even = _shares(reference), 1 / len(trace)
+    sizes, even = reference.scores.double().abs().cpu().numpy(), 1 / len(trace)
+    shares = sizes / sizes.sum() if sizes.any() else np.full(len(sizes), np.nan)
     numbers = [(EVEN, even), (IGNORED, float((shares < NOTHING * even).mean()))]
-    numbers += [(LAST, float(shares[place])) for place in _special_places(trace)[-1:]]
+    places = [place for place, special in enumerate(trace.special) if special and place != trace.query]
+    numbers += [(LAST, float(shares[place])) for place in places[-1:]]
     return [Record(str(example.id), method, metric, number, {}) for metric, number in numbers]
 
 
-def _shares(scores: Attribution) -> Any:
-    """[pos]: absolute scores divided by their sum; NaN where all are 0."""
-    sizes = scores.scores.double().abs().cpu().numpy()
-    return sizes / sizes.sum() if sizes.any() else np.full(len(sizes), np.nan)
-
-
-def _special_places(trace: Trace) -> list[int]:
-    """Where special tokens stand, but for the position that predicts."""
-    return [place for place, special in enumerate(trace.special) if special and place != trace.query]
-
-
-def _last_is_high(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    shares = {metric: values_of(records, setup.options["reference"], metric) for metric in (LAST, EVEN)}
-    return order(shares, [(LAST, EVEN)], seed=setup.seed)
-
-
-def _most_are_ignored(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    return positive({IGNORED: values_of(records, setup.options["reference"], IGNORED)}, bound=0.5, seed=setup.seed)
-
-
-@experiment(
+@paper(
     name="alti-table2-sva",
     packages=("scipy",),
-    paper=PAPER,
     shows="Table 2, SVA: correlation with blank-out",
     data="agreement",
     model="agreement",
@@ -242,7 +201,7 @@ def _most_are_ignored(setup: Any, records: Sequence[Record], tables: Sequence[Ta
     task=("masked-lm",),
     needs=("target",),
     options={"reference": BLANK_OUT, "keep_special": True},
-    prepare=_prepare_table2,
+    prepare=lambda setup: parse_method(setup.options["reference"]),
     finish=_finish_sva,
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "spearman"),
     differs=(
@@ -269,13 +228,15 @@ def _most_are_ignored(setup: Any, records: Sequence[Record], tables: Sequence[Ta
             "Table 3, section 5",
             "Blank-out gives [SEP] a large score: more than an even share of the sum.",
             "one sentence is shown",
-            _last_is_high,
+            lambda run: run.order(
+                {metric: run[run.setup.options["reference"], metric] for metric in (LAST, EVEN)}, [(LAST, EVEN)]
+            ),
         ),
         Claim(
             "Table 3, section 5",
             "Blank-out ignores most words: more than half of the tokens have less than a tenth of an even share.",
             "one sentence is shown",
-            _most_are_ignored,
+            lambda run: run.positive({IGNORED: run[run.setup.options["reference"], IGNORED]}, bound=0.5),
         ),
     ),
 )
@@ -297,25 +258,14 @@ STORED = "data of Figure 6 in the authors' repository"
 
 def _finish_ranks(setup: Setup, records: list[Record]) -> list[Table]:
     tokens = list(dict.fromkeys(r.info["token"] for r in records))
-    grouped, whole = by(records, "method", "token"), by(records, "method")
-    rows = tuple(
-        (
-            method,
-            _mean(whole.get((method,)), setup.seed),
-            *(_mean(grouped.get((method, t)), setup.seed) for t in tokens),
-        )
-        for method in setup.methods
-    )
+    groups, whole = by(records, "method", "token"), by(records, "method")
+    rows = []
+    for method in setup.methods:  # the ranks of one text are resampled together
+        cells = [whole.get((method,)), *(groups.get((method, token)) for token in tokens)]
+        rows.append((method, *(interval_of(cell, setup.seed, together=True) for cell in cells)))
     title = "Normalised relevance rank of special tokens and punctuation (1: the most relevant token, 0: the least)"
     note = f"*{ALL}* is the paper's number: the mean over every special token and punctuation mark of every text."
-    return [Table("ranks", title, ("method", ALL, *tokens), rows, note)]
-
-
-def _mean(records: Sequence[Record] | None, seed: int) -> Any:
-    """Mean and interval; the ranks of one text are resampled together. None where no text has the token."""
-    if not records:
-        return None
-    return mean_with_interval([r.value for r in records], groups=[r.example for r in records], seed=seed)
+    return [Table("ranks", title, ("method", ALL, *tokens), tuple(rows), note)]
 
 
 def _draw_ranks(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -329,13 +279,10 @@ def _stored(model: str, *numbers: str) -> Published:
     return Published(STORED, model, ALL, dict(zip((ATTENTION, NORM, RELEASED, ALTI), numbers, strict=True)))
 
 
-@experiment(
+@paper(
     name="alti-special-tokens",
     packages=("scipy",),
-    paper=PAPER,
     shows="Figure 6, the relevance of special tokens and punctuation",
-    data="sentiment",
-    model=CLASSIFIER,
     methods=(ATTENTION, NORM, GRADIENT, RELEASED, ALTI),
     task=("classification", "masked-lm"),
     finish=_finish_ranks,

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...base.errors import InputError, nearest
-from ...metrics import mean_with_interval
 from ...metrics.geometry import anisotropy, block_anisotropy, transformed_anisotropy
-from ...runs.experiments.claims import Check, Claim, Published, Verdict, order, positive, short_names, values_of
-from ...runs.experiments.experiment import Outcome, Setup, experiment
+from ...runs.experiments.claims import Claim, Measured, Published, Verdict, pairs_above
+from ...runs.experiments.experiment import Outcome, Setup
 from ...runs.experiments.figures import curves_of, lines
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.prepare import one_of
+from ...runs.experiments.tables import Table, layer_records, long_rows
 from ...scoring.aggregate import rows_to_one
 from ...scoring.asking import maps_of
-from ...types import Example, Map, Record, Trace
-from .main import ALTI, NORM, NORM_ROLLOUT, PAPER, higher_with_fewer_layers
+from ...types import Example, Record, Trace
+from .main import ALTI, NORM, NORM_ROLLOUT, higher_with_fewer_layers, paper
 
 # --- Figure 3: anisotropy -----------------------------------------------------------------------------------------------
 
@@ -34,66 +33,42 @@ STORED = "data of Figure 3 in the authors' repository"
 
 
 def _finish_anisotropy(setup: Setup, records: list[Record]) -> list[Table]:
-    rows = [
-        (vectors, layer, mean_with_interval([r.value for r in group], seed=setup.seed))
-        for (vectors, layer), group in by(records, "method", "layer").items()
-    ]
     note = "Layer 0 is what enters the first layer. All pairs of tokens of a text count; the authors draw one pair for each text."
-    return [
-        Table("anisotropy", "Mean cosine similarity within a text", ("vectors", "layer", "cosine"), tuple(rows), note)
-    ]
+    rows = long_rows(records, "method", "layer", seed=setup.seed)
+    return [Table("anisotropy", "Mean cosine similarity within a text", ("vectors", "layer", "cosine"), rows, note)]
 
 
 def _draw_anisotropy(setup: Setup, tables: list[Table], figure: Any) -> None:
     lines(figure.subplots(), curves_of(tables[0], "cosine", name="vectors"), x="layer", y="mean cosine similarity")
 
 
-def _prepare_anisotropy(setup: Setup) -> None:
-    if setup.options["outputs"] not in OUTPUTS:
-        raise InputError(
-            f"unknown outputs {setup.options['outputs']!r}. {nearest(str(setup.options['outputs']), OUTPUTS)}"
-        )
+def _outputs_are_more_alike(run: Measured) -> Verdict:
+    layers = run.layers_of(TRANSFORMED)
+    both = {f"layer {layer}": run[BLOCK, "cosine", layer] - run[TRANSFORMED, "cosine", layer] for layer in layers}
+    return run.positive(both or {BLOCK: {}})
 
 
-def at_layer(records: Sequence[Record], method: str, metric: str, layer: int) -> dict[str, float]:
-    """The values of one method at one layer, by example."""
-    return values_of(records, method, metric, lambda record: record.info["layer"] == layer)
+def _outputs_are_alike(run: Measured) -> Verdict:
+    last = {f"layer {layer}": run[BLOCK, "cosine", layer] for layer in run.layers_of(BLOCK)[-1:]}
+    return run.positive(last or {BLOCK: {}}, bound=ALIKE)
 
 
-def layers_of(records: Sequence[Record], method: str) -> list[int]:
-    """The layers that a method has values for, in order."""
-    return sorted({int(record.info["layer"]) for record in records if record.method == method})
+def _first_layer_is_isotropic(run: Measured) -> Verdict:
+    values = run[TRANSFORMED, "cosine", 1]
+    bound = f"{ISOTROPIC:g}"
+    return run.order({"layer 1": values, bound: dict.fromkeys(values, ISOTROPIC)}, [("layer 1", bound)], lower=True)
 
 
-def contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
-    """first - second, of the examples that have both."""
-    return {example: first[example] - second[example] for example in first if example in second}
+def _ends(run: Measured, method: str) -> tuple[int, int]:
+    """The first layer that a method has values for, and the last."""
+    layers = run.layers_of(method) or [0]
+    return layers[0], layers[-1]
 
 
-def _outputs_are_more_alike(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    sides = {
-        f"layer {layer}": [at_layer(records, vectors, "cosine", layer) for vectors in (BLOCK, TRANSFORMED)]
-        for layer in layers_of(records, TRANSFORMED)
-    }
-    return positive({name: contrast(*both) for name, both in sides.items()} or {BLOCK: {}}, seed=setup.seed)
-
-
-def _outputs_are_alike(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    last = {f"layer {layer}": at_layer(records, BLOCK, "cosine", layer) for layer in layers_of(records, BLOCK)[-1:]}
-    return positive(last or {BLOCK: {}}, bound=ALIKE, seed=setup.seed)
-
-
-def _first_layer_is_isotropic(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    first = at_layer(records, TRANSFORMED, "cosine", 1)
-    values = {"layer 1": first, f"{ISOTROPIC:g}": dict.fromkeys(first, ISOTROPIC)}
-    return order(values, [("layer 1", f"{ISOTROPIC:g}")], seed=setup.seed, lower=True)
-
-
-def _anisotropy_rises(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    layers = layers_of(records, TRANSFORMED) or [0]
-    first, last = layers[0], layers[-1]
-    sides = [at_layer(records, TRANSFORMED, "cosine", layer) for layer in (last, first)]
-    return positive({f"layer {last} - layer {first}": contrast(*sides)}, seed=setup.seed)
+def _anisotropy_rises(run: Measured) -> Verdict:
+    first, last = _ends(run, TRANSFORMED)
+    rise = run[TRANSFORMED, "cosine", last] - run[TRANSFORMED, "cosine", first]
+    return run.positive({f"layer {last} - layer {first}": rise})
 
 
 def _stored(model: str, outputs: str, transformed: str) -> Published:
@@ -103,15 +78,11 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
     return Published(STORED, model, "cosine", numbers, keys=2, absent="-")
 
 
-@experiment(
+@paper(
     name="alti-anisotropy",
-    paper=PAPER,
     shows="Figure 3, anisotropy",
-    data="sentiment",
-    model="sentiment",
-    methods=(),
     options={"outputs": "block"},
-    prepare=_prepare_anisotropy,
+    prepare=lambda setup: one_of(setup, outputs=OUTPUTS),
     finish=_finish_anisotropy,
     figure=_draw_anisotropy,
     differs=(
@@ -162,11 +133,11 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
 def alike(setup: Setup, example: Example) -> list[Record]:
     """How alike are two tokens' representations, and how alike the transformed vectors that one position is made of?"""
     trace = setup.model.trace(example)
-    return [
-        Record(str(example.id), vectors, "cosine", float(value), {"layer": layer})
-        for vectors in (*OUTPUTS[setup.options["outputs"]], TRANSFORMED)
-        for layer, value in enumerate(MEASURES[vectors][1](trace), MEASURES[vectors][0])
-    ]
+    records = []
+    for vectors in (*OUTPUTS[setup.options["outputs"]], TRANSFORMED):
+        first, measure = MEASURES[vectors]
+        records += layer_records(example.id, vectors, "cosine", measure(trace), first)
+    return records
 
 
 # --- Figures 8 to 10: relevance matrices ----------------------------------------------------------------------------------
@@ -177,15 +148,10 @@ ROLLED = {"Attn Rollout": ATTENTION, "Norm Rollout": NORM, "ALTI": ALTI}
 
 
 def _finish_matrices(setup: Setup, records: list[Record]) -> list[Table]:
-    rows = [
-        (method, metric, layer, mean_with_interval([r.value for r in group], seed=setup.seed))
-        for (method, metric, layer), group in by(records, "method", "metric", "layer").items()
-    ]
     note = f"*{DISTANCE}*: half the sum of absolute differences between a row and the mean row, 0 where all rows are the same. "
     note += f"*{SPECIAL}*: the part of a row that special tokens have."
-    return [
-        Table("matrices", "Rows of the relevance matrix R^l", ("method", "metric", "layer", "mean"), tuple(rows), note)
-    ]
+    rows = long_rows(records, "method", "metric", "layer", seed=setup.seed)
+    return [Table("matrices", "Rows of the relevance matrix R^l", ("method", "metric", "layer", "mean"), rows, note)]
 
 
 def _draw_matrices(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -205,40 +171,21 @@ def special_share(relevances: Tensor, special: Sequence[bool]) -> Tensor:
     return relevances[..., torch.tensor(special, device=relevances.device)].sum(-1).mean(-1)
 
 
-def _in_last_layer(metric: str, pairs: Sequence[tuple[str, str]], *, lower: bool = False) -> Check:
-    names = short_names([name for pair in pairs for name in pair])
-
-    def check(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        last = max((int(record.info["layer"]) for record in records), default=0)
-        values = {short: at_layer(records, name, metric, last) for name, short in names.items()}
-        return order(values, [(names[a], names[b]) for a, b in pairs], seed=setup.seed, lower=lower)
-
-    return check
-
-
-def _rows_converge(setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    layers = layers_of(records, ATTENTION) or [0]
-    sides = [at_layer(records, ATTENTION, DISTANCE, layer) for layer in (layers[0], layers[-1])]
-    return positive({f"layer {layers[0]} - layer {layers[-1]}": contrast(*sides)}, seed=setup.seed)
+def _rows_converge(run: Measured) -> Verdict:
+    first, last = _ends(run, ATTENTION)
+    fall = run[ATTENTION, DISTANCE, first] - run[ATTENTION, DISTANCE, last]
+    return run.positive({f"layer {first} - layer {last}": fall})
 
 
 def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
     """The rows of Attn Rollout's last matrix in the first run, of a model with fewer layers, less alike than in the second."""
-    return higher_with_fewer_layers(
-        runs, [{"distance of rows, last layer": _last_distances(run.records)} for run in runs]
-    )
+    last = [{"distance of rows, last layer": run[ATTENTION, DISTANCE, run.layers_of(ATTENTION)[-1:]]} for run in runs]
+    return higher_with_fewer_layers(runs, last)
 
 
-def _last_distances(records: Sequence[Record]) -> dict[str, float]:
-    return at_layer(records, ATTENTION, DISTANCE, max(layers_of(records, ATTENTION), default=0))
-
-
-@experiment(
+@paper(
     name="alti-relevance-matrices",
-    paper=PAPER,
     shows="Figures 8 to 10, relevance matrices across layers",
-    data="sentiment",
-    model="sentiment",
     methods=tuple(ROLLED.values()),
     takes="map",
     finish=_finish_matrices,
@@ -259,13 +206,13 @@ def _last_distances(records: Sequence[Record]) -> dict[str, float]:
             "Figures 8 and 10, section 5",
             "In the last layer the rows of Attn Rollout are more alike than those of ALTI.",
             "pictures",
-            _in_last_layer(DISTANCE, [(ATTENTION, ALTI)], lower=True),
+            pairs_above([(ATTENTION, ALTI)], DISTANCE, lower=True, layer=lambda run: run.last),
         ),
         Claim(
             "Figures 8 and 10, section 5",
             "In the last layer Attn Rollout gives [CLS] and [SEP] more than ALTI does.",
             "pictures",
-            _in_last_layer(SPECIAL, [(ATTENTION, ALTI)]),
+            pairs_above([(ATTENTION, ALTI)], SPECIAL, layer=lambda run: run.last),
         ),
     ),
 )
@@ -274,16 +221,8 @@ def matrices(setup: Setup, example: Example) -> list[Record]:
     trace = setup.model.trace(example)
     records = []
     for method, scores in maps_of(trace, setup.requests).items():
-        relevances = _relevances(scores, setup.requests[method].rollout)
-        curves = {DISTANCE: row_distance(relevances), SPECIAL: special_share(relevances, trace.special)}
-        records += [
-            Record(str(example.id), method, metric, float(value), {"layer": layer})
-            for metric, values in curves.items()
-            for layer, value in enumerate(values, 1)
-        ]
+        # R^l of every layer, [layer query key], with rows that sum to 1
+        relevances = rows_to_one(scores.rollout(setup.requests[method].rollout).scores.double())[0]
+        records += layer_records(example.id, method, DISTANCE, row_distance(relevances))
+        records += layer_records(example.id, method, SPECIAL, special_share(relevances, trace.special))
     return records
-
-
-def _relevances(scores: Map, convention: str | None) -> Tensor:
-    """R^l of every layer, [layer query key], with rows that sum to 1."""
-    return rows_to_one(scores.rollout(convention).scores.double())[0]

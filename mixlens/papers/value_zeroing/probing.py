@@ -96,7 +96,7 @@ def _resampled(values: Array, seed: int) -> Array:
 def curves_in(run: Measured) -> Curves:
     """The curves that the records hold."""
     bits = {r.info["layer"]: r.info["bits"] for r in run.records if (r.method, r.metric) == ("gap", "compression")}
-    layers = sorted({record.info["layer"] for record in run.records if record.metric == "cue_dot"})
+    layers = range(1, max((r.info["layer"] for r in run.records if r.metric == "cue_dot"), default=0) + 1)
     alignment = {
         method: np.array([list(run[method, "cue_dot", layer].values()) for layer in layers])
         for method in run.setup.methods
