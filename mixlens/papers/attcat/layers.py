@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...metrics import mean_with_interval
 from ...metrics.faithfulness import aopc, lodds
-from ...runs.experiments.claims import Check, Claim, Published, Verdict, above, incomparable, values_of
-from ...runs.experiments.experiment import Setup, experiment
+from ...runs.experiments.claims import Claim, Published, Rule, above, incomparable
+from ...runs.experiments.experiment import Setup
 from ...runs.experiments.figure_style import signed_fills
 from ...runs.experiments.layer_curves import verdict_on_trend
 from ...runs.experiments.prepare import removable
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.tables import Table, by, interval_of
 from ...scoring.attributions import attribute
 from ...types import Attribution, Example, Record, Trace
-from .main import PAPER, refuse_variant
+from .main import paper, refuse_variant
 
 SUM, ROLLOUT = "attcat", "attcat:aggregation=rollout"
 CHANGES = {"aopc": aopc, "lodds": lodds}
 SENTENCE = "I do not like this movie"  # of Figure 4, by the notebook that draws it
 
 
-def _falls_with_depth(metric: str) -> Check:
+def _falls_with_depth(metric: str) -> Rule:
     """The rank correlation of layer and `metric` in each example is below 0."""
-
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        depth = max((r.info["layer"] for r in records), default=0)
-        curve = [values_of(records, SUM, metric, partial(_in_layer, layer)) for layer in range(1, depth + 1)]
-        return verdict_on_trend({metric: curve}, falls=True, seed=setup.seed)
-
-    return check
-
-
-def _in_layer(layer: int, record: Record) -> bool:
-    return bool(record.info["layer"] == layer)
-
-
-def _by_construction(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-    """Sizes of a sum and of a product are not on one scale."""
-    return incomparable(
-        "a product of numbers below 1 is small by construction, as the notebook's plain product of the layers is"
+    return lambda run: verdict_on_trend(
+        {metric: [run[SUM, metric, layer] for layer in range(1, run.last + 1)]}, falls=True, seed=run.setup.seed
     )
 
 
@@ -56,38 +39,25 @@ SPREADS = "spread: standard deviation over the tokens. relative spread: in mean 
 def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     grouped = by(records, "method", "metric", "layer")
 
-    def mean(method: str, metric: str, layer: int) -> Any:
-        return mean_with_interval([r.value for r in grouped[method, metric, layer]], seed=setup.seed)
+    def means(method: str, layer: int, *metrics: str) -> list[Any]:
+        return [interval_of(grouped[method, metric, layer], setup.seed) for metric in metrics]
 
     depth = max(r.info["layer"] for r in records)
-    layers = tuple(
-        (layer, *(mean(SUM, metric, layer) for metric in ("size", "spread", "relative spread")))
-        for layer in range(1, depth + 1)
-    )
-    ways = tuple(
-        (name, *(mean(m, metric, 0) for metric in ("size", *CHANGES)))
-        for name, m in (("Sum", SUM), ("Rollout", ROLLOUT))
-    )
+    spreads = ("size", "spread", "relative spread")
+    layers = tuple((layer, *means(SUM, layer, *spreads)) for layer in range(1, depth + 1))
+    ways = tuple((name, *means(method, 0, "size", *CHANGES)) for name, method in (("Sum", SUM), ("Rollout", ROLLOUT)))
     note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all layers is 1). "
     note += "AOPC: higher is better; LOdds: lower is better. "
     note += "Scores have the form of option variant; a Table 1 of the other form has other values."
+    # One text as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum.
+    picture = next(r.info["picture"] for r in records if "picture" in r.info)
+    heat = tuple(zip(picture["tokens"], *picture["scores"], strict=True))
+    title = f"Normalised impact scores: {shorten(' '.join(picture['tokens']), 80)}"
     return [
         Table("operations", "Layers added (Sum) and multiplied (Rollout)", ("operation", "size", *CHANGES), ways, note),
-        Table("layers", "AttCAT by layer", ("layer", "size", "spread", "relative spread"), layers, SPREADS),
-        _heatmap(records),
+        Table("layers", "AttCAT by layer", ("layer", *spreads), layers, SPREADS),
+        Table("heatmap", title, ("token", *picture["rows"]), heat),
     ]
-
-
-def _heatmap(records: Sequence[Record]) -> Table:
-    """One text as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum."""
-    picture = next(r.info["picture"] for r in records if "picture" in r.info)
-    names = tuple(picture["rows"])
-    rows = tuple(
-        (token, *scores) for token, scores in zip(picture["tokens"], zip(*picture["scores"], strict=True), strict=True)
-    )
-    return Table(
-        "heatmap", f"Normalised impact scores: {shorten(' '.join(picture['tokens']), 80)}", ("token", *names), rows
-    )
 
 
 def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -107,14 +77,9 @@ def _prepare_layers(setup: Setup) -> None:
     removable(setup)
 
 
-@experiment(
+@paper(
     name="attcat-layers",
-    paper=PAPER,
     shows="Figure 4, impact scores by layer, summed and rolled out",
-    data="sentiment",
-    model="sentiment",
-    methods=(),
-    task=("classification",),
     options={"variant": "released", "sentence": None},
     prepare=_prepare_layers,
     finish=_finish_layers,
@@ -136,7 +101,9 @@ def _prepare_layers(setup: Setup) -> None:
             "Figure 4, section 6.2",
             "The rollout gives only minimal scores, the sum does not",
             "a heat map without numbers; with the sum 0.72 for 'not' and -0.37 for 'like'",
-            _by_construction,
+            lambda run: incomparable(
+                "a product of numbers below 1 is small by construction, as the notebook's plain product of the layers is"
+            ),
         ),
         Claim(
             "Sections 4.3 and 6.2",
@@ -178,7 +145,11 @@ def layers(setup: Setup, example: Example) -> list[Record]:
     """Do AttCAT's layers fade with depth, and is their sum more faithful than their product?"""
     trace, name = setup.model.trace(example), str(example.id)
     both = _both(trace, setup.options["variant"])
-    records = _layer_records(name, _scaled(both[SUM].info["per_layer"].cpu()[:, _words(trace)]))
+    records = []
+    for layer, row in enumerate(_scaled(both[SUM].info["per_layer"].cpu()[:, _words(trace)]), 1):
+        size, spread = float(row.abs().mean()), float(row.std(correction=0))
+        spreads = {"size": size, "spread": spread, "relative spread": spread / size if size else 0.0}
+        records += [Record(name, SUM, metric, value, {"layer": layer}) for metric, value in spreads.items()]
     if example is setup.examples[0]:
         records[0] = replace(records[0], info={**records[0].info, "picture": _picture(setup, trace)})
     *_, product, total = _rows(trace, both, setup.options["variant"])
@@ -211,21 +182,6 @@ def _rows(trace: Trace, both: Mapping[str, Attribution], variant: str) -> Tensor
 def _scaled(scores: Tensor) -> Tensor:
     """The scores in float64, with a largest magnitude of 1 (all of them 0 where they are)."""
     return scores.double() / scores.double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
-
-
-def _size_and_spread(row: Tensor) -> dict[str, float]:
-    """Of the scores of a layer: mean magnitude, standard deviation, and the one in units of the other."""
-    size, spread = float(row.abs().mean()), float(row.std(correction=0))
-    return {"size": size, "spread": spread, "relative spread": spread / size if size else 0.0}
-
-
-def _layer_records(example: str, scores: Tensor) -> list[Record]:
-    """What `_size_and_spread` says of every layer: [layer pos]."""
-    return [
-        Record(example, SUM, metric, value, {"layer": layer})
-        for layer, row in enumerate(scores, 1)
-        for metric, value in _size_and_spread(row).items()
-    ]
 
 
 def _picture(setup: Setup, first: Trace) -> dict[str, Any]:

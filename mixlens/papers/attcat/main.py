@@ -4,39 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ...base.errors import InputError, nearest
+from ...base.errors import InputError
 from ...data import label_ids
 from ...metrics import Interval, mean_with_interval
 from ...metrics.agreement import kendall_confidence
 from ...metrics.faithfulness import Degradation, aopc, lodds
-from ...runs.experiments.claims import (
-    Check,
-    Claim,
-    Measured,
-    Published,
-    Rule,
-    Verdict,
-    above,
-    order,
-    positive,
-    values_of,
-)
+from ...runs.experiments.claims import Claim, Measured, Published, Rule, Values, Verdict, above
 from ...runs.experiments.experiment import Setup, experiment
-from ...runs.experiments.figures import bars, lines
-from ...runs.experiments.prepare import removable
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.figures import bars, curves_of, lines
+from ...runs.experiments.prepare import one_of, removable
+from ...runs.experiments.tables import Table, by, wide_rows
 from ...scoring.asking import MethodRequest, every_score
 from ...scoring.attributions import known as attributions
-from ...types import Attribution, Example, Record
+from ...types import Example, Record
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
+paper = partial(experiment, paper=PAPER, data="sentiment", model="sentiment", task=("classification",))
 ATTENTION = ("raw_attention", "attention_rollout")
 CLASSES = ("attention_grad", "attention_x_grad", "partial_lrp", "transatt", "cat", "attcat")  # class-specific: Table 2
 BASELINES = (*ATTENTION, *CLASSES[:-1])
 METHODS = ("random", *BASELINES, "attcat")
-VARIANTS = ("paper", "released")
 CHANGES: dict[str, Callable[..., Degradation]] = {"aopc": aopc, "lodds": lodds}
 DIFFERS_SPLIT = (
     "The paper draws 2,000 texts of Amazon, Yelp and IMDB at random (--n 2000 does), and takes the whole test sets of SST2, QQP "
@@ -97,33 +87,19 @@ def numbers(table: Mapping[str, Sequence[float]], first: str, second: str) -> st
 
 
 def _finish_faithfulness(setup: Setup, records: list[Record]) -> list[Table]:
-    grouped = by(records, "method", "metric")
-
-    def mean(method: str, metric: str) -> Interval:
-        return mean_with_interval([r.value for r in grouped[method, metric]], seed=setup.seed)
-
-    over: tuple[tuple[Any, ...], ...] = tuple(
-        (method, *(mean(method, metric) for metric in CHANGES)) for method in setup.methods
-    )
     note = "AOPC: higher is better. LOdds: lower is better."
-    return [
-        Table("faithfulness", "Top tokens removed (AOPC) or made padding (LOdds)", ("method", *CHANGES), over, note),
-        Table("curves", "After each step", ("method", "percent removed", *CHANGES), _curves(setup, records, grouped)),
-    ]
-
-
-def _curves(setup: Setup, records: list[Record], grouped: Mapping[Any, list[Record]]) -> tuple[tuple[Any, ...], ...]:
     steps = max((len(r.info["points"]) for r in records), default=0)
-    return tuple(
-        (method, _percent(setup, i, steps), *(_point(setup, grouped[method, metric], i) for metric in CHANGES))
-        for method in setup.methods
-        for i in range(steps)
-    )
-
-
-def _percent(setup: Setup, i: int, steps: int) -> int:
-    """0, 10, ... 100; the authors' code has nine steps, the first of them 1 / 9."""
-    return 100 * i // (steps - 1) if setup.options["variant"] == "paper" else 100 * (i + 1) // steps
+    groups, curves = by(records, "method", "metric"), []
+    for method in setup.methods:
+        for i in range(steps):
+            # 0, 10, ... 100; the authors' code has nine steps, the first of them 1 / 9
+            percent = 100 * i // (steps - 1) if setup.options["variant"] == "paper" else 100 * (i + 1) // steps
+            curves.append((method, percent, *(_point(setup, groups[method, metric], i) for metric in CHANGES)))
+    title = "Top tokens removed (AOPC) or made padding (LOdds)"
+    return [
+        Table("faithfulness", title, ("method", *CHANGES), wide_rows(records, CHANGES, seed=setup.seed), note),
+        Table("curves", "After each step", ("method", "percent removed", *CHANGES), tuple(curves)),
+    ]
 
 
 def _point(setup: Setup, records: list[Record], i: int) -> Interval | None:
@@ -132,48 +108,37 @@ def _point(setup: Setup, records: list[Record], i: int) -> Interval | None:
 
 
 def _draw_faithfulness(setup: Setup, tables: list[Table], figure: Any) -> None:
+    x = tables[1].columns[1]
     for axes, metric in zip(figure.subplots(1, 2), CHANGES, strict=True):
-        curves: dict[str, list[Any]] = {}
-        for row in tables[1].rows:
-            cell = row[tables[1].columns.index(metric)]
-            if cell is not None:
-                curves.setdefault(str(row[0]), []).append((row[1], cell))
-        lines(axes, curves, x=tables[1].columns[1], y=metric)
+        lines(axes, curves_of(tables[1], metric, x=x), x=x, y=metric)
 
 
 def refuse_variant(setup: Setup) -> None:
-    if setup.options["variant"] not in VARIANTS:
-        raise InputError(
-            f"unknown variant {setup.options['variant']!r}. {nearest(str(setup.options['variant']), VARIANTS)}"
-        )
+    one_of(setup, variant=("paper", "released"))
 
 
 def _prepare_faithfulness(setup: Setup) -> None:
     refuse_variant(setup)
     if setup.options["variant"] == "released":
-        _refuse_unlabelled(setup)
+        without = [str(example.id) for example in setup.examples if "label" not in example.info]
+        if without:
+            raise InputError(
+                f"variant='released' explains the gold label, and {len(without)} examples have none ({without[0]} ...)."
+            )
+        label_ids({example.info["label"] for example in setup.examples}, setup.model)
     if setup.model.hf_model.config.pad_token_id is None:
         raise InputError(f"{setup.model.name!r} has no pad token, and LOdds replaces tokens by it.")
     removable(setup)
 
 
-def _refuse_unlabelled(setup: Setup) -> None:
-    without = [str(example.id) for example in setup.examples if "label" not in example.info]
-    if without:
-        raise InputError(
-            f"variant='released' explains the gold label, and {len(without)} examples have none ({without[0]} ...)."
-        )
-    label_ids({example.info["label"] for example in setup.examples}, setup.model)
-
-
 def requests_of(setup: Setup, variant: str) -> dict[str, MethodRequest]:
     """The methods as written; with `variant`, each in that form where it has one and no other was written."""
-    return {written: _in_form(request, variant) for written, request in setup.requests.items()}
-
-
-def _in_form(request: MethodRequest, variant: str) -> MethodRequest:
-    known = () if request.is_map else attributions()[request.name].variants
-    return replace(request, variant=variant) if request.variant is None and variant in known else request
+    requests = {}
+    for written, request in setup.requests.items():
+        known = () if request.is_map else attributions()[request.name].variants
+        other = request.variant is None and variant in known
+        requests[written] = replace(request, variant=variant) if other else request
+    return requests
 
 
 OTHERS = tuple(method for method in METHODS if method not in ("random", *ATTENTION))
@@ -192,24 +157,23 @@ def above_in_variant(methods: Any, rivals: Sequence[str], metric: str, **more: A
     return rule
 
 
-def drops(metric: str) -> Check:
+def drops(metric: str) -> Rule:
     """CAT is worse than AttCAT by as much as the paper's smallest drop, or more."""
+    sign = -1.0 if metric == "lodds" else 1.0
 
-    def check(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        ours, cat = (values_of(records, method, metric) for method in ("attcat", "cat"))
-        sign = -1.0 if metric == "lodds" else 1.0
-        better = {example: sign * (ours[example] - cat[example]) for example in ours.keys() & cat.keys()}
-        return positive({"drop": dict(sorted(better.items()))}, bound=DROP[metric], seed=setup.seed)
+    def rule(run: Measured) -> Verdict:
+        better = sign * (run["attcat", metric] - run["cat", metric])
+        return run.positive({"drop": Values(sorted(better.items()))}, bound=DROP[metric])
 
-    return check
+    return rule
 
 
-def _first(says: str, paper: str, check: Check) -> tuple[Claim, Claim]:
+def _first(says: str, paper: str, rule: Rule) -> tuple[Claim, Claim]:
     """A claim that AttCAT is the first of all methods. Of variant=released it says which of them is left out."""
     without = f"{says}; judged here without Grads, which the notebooks do not have as a token score"
     return (
-        Claim("Table 1, section 6.1", says, paper, check, given={"variant": "paper"}),
-        Claim("Table 1, section 6.1", without, paper, check, given={"variant": "released"}),
+        Claim("Table 1, section 6.1", says, paper, rule, given={"variant": "paper"}),
+        Claim("Table 1, section 6.1", without, paper, rule, given={"variant": "released"}),
     )
 
 
@@ -263,14 +227,10 @@ FAITHFUL_CLAIMS = (
 )
 
 
-@experiment(
+@paper(
     name="attcat-faithfulness",
-    paper=PAPER,
     shows="Table 1, AOPC and LOdds",
-    data="sentiment",
-    model="sentiment",
     methods=METHODS,
-    task=("classification",),
     options={"variant": "paper"},
     prepare=_prepare_faithfulness,
     finish=_finish_faithfulness,
@@ -316,34 +276,25 @@ FORMS = {"kendall": "paper", "of scores": "scores"}  # column -> variant of `ken
 
 
 def _finish_confidence(setup: Setup, records: list[Record]) -> list[Table]:
-    grouped = by(records, "method", "metric")
-    rows: tuple[tuple[Any, ...], ...] = tuple(
-        (method, *(mean_with_interval([r.value for r in grouped[method, form]], seed=setup.seed) for form in FORMS))
-        for method in setup.methods
-    )
     note = "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; the "
     note += "tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 say little. of "
     note += "scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other with the opposite sign, "
     note += "1 where both get the same."
-    columns = ("method", *FORMS)
-    return [Table("confidence", "Kendall's tau between the predicted class and the others", columns, rows, note)]
+    title = "Kendall's tau between the predicted class and the others"
+    return [Table("confidence", title, ("method", *FORMS), wide_rows(records, FORMS, seed=setup.seed), note)]
 
 
-def _lowest_size(setup: Setup, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
+def _lowest_size(run: Measured) -> Verdict:
     """AttCAT against every other class-specific method, by |tau| example by example."""
-    sizes = {method: {e: abs(tau) for e, tau in values_of(records, method, "kendall").items()} for method in CLASSES}
-    return order(sizes, [("attcat", rival) for rival in CLASSES[:-1]], seed=setup.seed, lower=True)
+    sizes = {method: abs(run[method, "kendall"]) for method in CLASSES}
+    return run.order(sizes, [("attcat", rival) for rival in CLASSES[:-1]], lower=True)
 
 
-@experiment(
+@paper(
     name="attcat-confidence",
     packages=("scipy",),
-    paper=PAPER,
     shows="Table 2, confidence (Kendall's tau)",
-    data="sentiment",
-    model="sentiment",
     methods=CLASSES,
-    task=("classification",),
     takes="class-specific",
     options={"variant": "paper"},
     prepare=refuse_variant,
@@ -390,14 +341,8 @@ def confidence(setup: Setup, example: Example) -> list[Record]:
     records = []
     for method in setup.methods:
         scores = [of_class[method][0] for of_class in of_classes]
-        records += _confidences(str(example.id), method, scores, predicted)
+        explained = scores.pop(predicted)
+        for name, variant in FORMS.items():  # both forms of the correlation
+            value = kendall_confidence(explained, scores, variant=variant)
+            records.append(Record(str(example.id), method, name, value))
     return records
-
-
-def _confidences(example: str, method: str, scores: Sequence[Attribution], predicted: int) -> list[Record]:
-    """Both forms of the correlation, of one method on one example."""
-    others = [one for label, one in enumerate(scores) if label != predicted]
-    return [
-        Record(example, method, name, kendall_confidence(scores[predicted], others, variant=variant))
-        for name, variant in FORMS.items()
-    ]

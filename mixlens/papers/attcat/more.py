@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
+from torch import Tensor
 
-from ...base.errors import InputError, nearest
+from ...base.errors import InputError
 from ...data import span_tokens
 from ...metrics import mean_with_interval
 from ...metrics.plausibility import precision_at_k
 from ...runs.experiments.claims import Claim, Measured, Verdict, above, incomparable
-from ...runs.experiments.experiment import Setup, experiment
+from ...runs.experiments.experiment import Setup
 from ...runs.experiments.figures import bars
-from ...runs.experiments.tables import Table, by
+from ...runs.experiments.prepare import one_of
+from ...runs.experiments.tables import Table, by, interval_of
 from ...scoring.asking import MethodRequest, every_score
 from ...types import Attribution, Example, Record, Trace
-from .main import METHODS, PAPER, requests_of
+from .main import METHODS, paper, requests_of
 
 READS = ("span", "released", "released_v2")
 FEWEST_ANSWERS = 30  # below, the claim of Figure 3 is not judged
@@ -28,12 +29,14 @@ SQUAD = {"raw_attention": "released_squad", "attention_rollout": "released_squad
 
 
 def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
-    shares = [record for record in records if record.metric == "precision_at_k"]
-    rows = tuple(_qa_row(setup, method, group) for (method,), group in by(shares, "method").items())
-    k = setup.options["k"]
-    first = [record for record in shares if record.method == setup.methods[0]]
-    lengths = [record.info["answer"] for record in first]
-    most = sum(min(length, k) for length in lengths) / max(1, len(lengths))
+    k, rows = setup.options["k"], []
+    shares = by([record for record in records if record.metric == "precision_at_k"], "method")
+    for (method,), group in shares.items():
+        count = mean_with_interval([r.info["count"] for r in group], seed=setup.seed)
+        right = interval_of([r for r in group if r.info["answered"]], setup.seed)
+        rows.append((method, count, interval_of(group, setup.seed), right))
+    first = shares.get((setup.methods[0],), [])
+    most = sum(min(record.info["answer"], k) for record in first) / max(1, len(first))
     answered = sum(r.info["answered"] for r in first)
     note = (
         f"count: answer tokens among the highest scores, as in Figure 3; no method can have more than {most:.2f} here, the mean "
@@ -43,46 +46,32 @@ def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
         f"overlaps the gold one ({answered} of {len(first)} examples)."
     )
     title = f"Precision@{k}: answer tokens among the {k} highest scores"
-    return [Table("precision", title, ("method", "count", "share", "right"), rows, note)]
-
-
-def _qa_row(setup: Setup, method: str, records: Sequence[Record]) -> tuple[Any, ...]:
-    right = [r.value for r in records if r.info["answered"]]
-    return (
-        method,
-        mean_with_interval([r.info["count"] for r in records], seed=setup.seed),
-        mean_with_interval([r.value for r in records], seed=setup.seed),
-        mean_with_interval(right, seed=setup.seed) if right else None,
-    )
+    return [Table("precision", title, ("method", "count", "share", "right"), tuple(rows), note)]
 
 
 def _more_of_the_answer(run: Measured) -> Verdict:
     """AttCAT against the methods of the paper, on the questions that the model answers: a span that is wrong has other tokens to
     explain."""
-    counts = [r for r in run.records if r.metric == "count"]
-    right = [r for r in counts if r.info["answered"]]
-    others = [method for method in METHODS if method not in ("attcat", "random")]
-    answered, asked = (len({r.example for r in some}) for some in (right, counts))
-    told = f"on the {answered} of {asked} questions that the model answers"
+    counts = run.where(lambda record: record.metric == "count")
+    right = counts.where(lambda record: record.info["answered"])
+    answered, asked = (len({r.example for r in some.records}) for some in (right, counts))
     if answered < FEWEST_ANSWERS:
         return incomparable(
             f"the model answers {answered} of {asked} questions, and what it explains is its own answer"
         )
-    verdict = above("attcat", others, "count")(replace(run, records=right))
-    return replace(verdict, ours=f"{told}: {verdict.ours}")
+    verdict = above("attcat", [method for method in METHODS if method not in ("attcat", "random")], "count")(right)
+    return replace(verdict, ours=f"on the {answered} of {asked} questions that the model answers: {verdict.ours}")
 
 
 def _prepare_qa(setup: Setup) -> None:
-    k, read = setup.options["k"], setup.options["read"]
+    k = setup.options["k"]
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise InputError(f"k is a number of tokens, at least 1, not {k!r}.")
-    if read not in READS:
-        raise InputError(f"unknown read {read!r}. {nearest(str(read), READS)}")
+    one_of(setup, read=READS)
 
 
-@experiment(
+@paper(
     name="attcat-qa",
-    paper=PAPER,
     shows="Figure 3, Precision@20 on SQuAD",
     data="squad1",
     model="a question-answering model, such as deepset/bert-base-cased-squad2",
@@ -129,73 +118,65 @@ def answers(setup: Setup, example: Example) -> list[Record]:
     gold = span_tokens(example.info["answers"][:1], trace, pair=True)
     if not gold or trace.logits is None:
         raise InputError(f"no token of {setup.model.name!r} covers the answer of example {example.id}.")
-    start, end = (int(i) for i in trace.logits.argmax(0))
+    start, end = _span(trace)
     answered = start <= gold[-1] and gold[0] <= end
-    scores = _scores(setup, trace)
     records = []
-    for method, (of_method, seconds) in scores.items():
+    for method, (of_method, seconds) in _scores(setup, trace).items():
         found = precision_at_k(of_method, (gold[0], gold[-1]), k=setup.options["k"])
-        info: Mapping[str, Any] = {
-            "count": found.count,
-            "answer": found.answer,
-            "answered": answered,
-            "seconds": seconds,
-        }
-        records.append(Record(str(example.id), method, "precision_at_k", found.value, info))
-        records.append(Record(str(example.id), method, "count", float(found.count), info))
+        info = {"count": found.count, "answer": found.answer, "answered": answered, "seconds": seconds}
+        for metric, value in (("precision_at_k", found.value), ("count", float(found.count))):
+            records.append(Record(str(example.id), method, metric, value, info))
     return records
 
 
-def _scores(setup: Setup, trace: Trace) -> dict[str, tuple[Attribution, float]]:
-    """Every method's scores, as the option `read` has it."""
+Scores = dict[str, tuple[Attribution, float]]  # of each method, and its seconds
+
+
+def _scores(setup: Setup, trace: Trace) -> Scores:
+    """Every method's scores, as the option `read` has it; as released, in the form that the notebooks of SQuAD have."""
     if setup.options["read"] == "span":
         return span_scores(trace, setup.requests)
-    return released_scores(trace, _released_forms(setup), magnitudes=setup.options["read"] == "released_v2")
-
-
-def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> dict[str, tuple[Attribution, float]]:
-    """Every method's scores for the predicted span. What explains a position is read at the start and the end, mean of both."""
-    assert trace.logits is not None
-    places = [int(i) for i in trace.logits.argmax(0)]
-    read = [every_score(trace, _of_positions(requests), query=place) for place in places]
-    of_span = every_score(trace, {written: one for written, one in requests.items() if one.class_specific})
-    both = {written: _mean([scores[written] for scores in read]) for written in read[0]}
-    return {written: (both | of_span)[written] for written in requests}
-
-
-def _of_positions(requests: Mapping[str, MethodRequest]) -> dict[str, MethodRequest]:
-    return {written: request for written, request in requests.items() if not request.class_specific}
-
-
-def _mean(results: Sequence[tuple[Attribution, float]]) -> tuple[Attribution, float]:
-    """The mean of the scores, and the seconds of all."""
-    scores = torch.stack([scores.scores for scores, _ in results]).mean(0)
-    return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
-
-
-def _released_forms(setup: Setup) -> dict[str, MethodRequest]:
-    """Every method as the notebooks of SQuAD have it, where they have it."""
     forms = requests_of(setup, "released")
-    return {written: replace(one, variant=SQUAD.get(one.name, one.variant)) for written, one in forms.items()}
+    squad = {written: replace(one, variant=SQUAD.get(one.name, one.variant)) for written, one in forms.items()}
+    return released_scores(trace, squad, magnitudes=setup.options["read"] == "released_v2")
 
 
-def released_scores(
-    trace: Trace, forms: Mapping[str, MethodRequest], *, magnitudes: bool
-) -> dict[str, tuple[Attribution, float]]:
+def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> Scores:
+    """Every method's scores for the predicted span. What explains a position is read at the start and the end, mean of both."""
+    of_positions, of_classes = _parted(requests)
+    read = [every_score(trace, of_positions, query=place) for place in _span(trace)]
+    both = {written: _joined([scores[written] for scores in read], "mean") for written in of_positions}
+    every = both | every_score(trace, of_classes)
+    return {written: every[written] for written in requests}
+
+
+def released_scores(trace: Trace, forms: Mapping[str, MethodRequest], *, magnitudes: bool) -> Scores:
     """Scores of the predicted span. `magnitudes`: what explains a class is |score of the start| + |score of the end|, as in the
     notebook of SQuAD v2; else the scores of both logits together, as in that of v1."""
     if not magnitudes:
         return every_score(trace, forms)
-    assert trace.logits is not None
-    start, end = (int(i) for i in trace.logits.argmax(0))
-    of_class = {written: one for written, one in forms.items() if one.class_specific}
-    ends = [every_score(trace, of_class, target=target) for target in ((start, None), (None, end))]
-    sums = {written: _sum_of_magnitudes([scores[written] for scores in ends]) for written in of_class}
-    every = every_score(trace, _of_positions(forms)) | sums
+    of_positions, of_classes = _parted(forms)
+    start, end = _span(trace)
+    ends = [every_score(trace, of_classes, target=target) for target in ((start, None), (None, end))]
+    sums = {written: _joined([scores[written] for scores in ends], "magnitudes") for written in of_classes}
+    every = every_score(trace, of_positions) | sums
     return {written: every[written] for written in forms}
 
 
-def _sum_of_magnitudes(results: Sequence[tuple[Attribution, float]]) -> tuple[Attribution, float]:
-    """The sum of the scores' magnitudes, and the seconds of all."""
-    scores = torch.stack([scores.scores.abs() for scores, _ in results]).sum(0)
-    return replace(results[0][0], scores=scores), sum(seconds for _, seconds in results)
+def _span(trace: Trace) -> tuple[int, int]:
+    assert trace.logits is not None
+    start, end = (int(i) for i in trace.logits.argmax(0))
+    return start, end
+
+
+def _parted(requests: Mapping[str, MethodRequest]) -> tuple[dict[str, MethodRequest], dict[str, MethodRequest]]:
+    """What explains a position, and what explains a class."""
+    by_kind = [{w: one for w, one in requests.items() if one.class_specific is kind} for kind in (False, True)]
+    return by_kind[0], by_kind[1]
+
+
+def _joined(results: Sequence[tuple[Attribution, float]], how: str) -> tuple[Attribution, float]:
+    """The mean of the scores, or the sum of their magnitudes; and the seconds of all."""
+    every = torch.stack([scores.scores for scores, _ in results])
+    joined: Tensor = every.mean(0) if how == "mean" else every.abs().sum(0)
+    return replace(results[0][0], scores=joined), sum(seconds for _, seconds in results)
