@@ -24,7 +24,7 @@ from mixlens.papers.alti import consistency as alti_consistency
 from mixlens.papers.alti import main as alti
 from mixlens.papers.alti import shapes as alti_shapes
 from mixlens.runs.experiments import Setup, known, run, running
-from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
+from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED, Measured
 from mixlens.runs.experiments.plan import PLANS
 from mixlens.runs.experiments.prepare import fitting
 from mixlens.types import Example, Record
@@ -141,7 +141,7 @@ def test_claims_of_table2_can_go_both_ways() -> None:
 def run_of(layers: int, level: float) -> Any:
     """A run of a model of so many layers, in which every method has this correlation."""
     records = [record for method in alti.METHODS for record in noisy(method, "spearman", level)]
-    return SimpleNamespace(setup=SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records=records)
+    return Measured(SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records, [])
 
 
 def test_claims_about_two_runs_of_table2_can_go_both_ways() -> None:
@@ -311,7 +311,7 @@ def matrix_run(layers: int, first: float, last: float) -> Any:
     records = noisy(alti_shapes.ATTENTION, alti_shapes.DISTANCE, first, layer=1)
     records += noisy(alti_shapes.ATTENTION, alti_shapes.DISTANCE, last, layer=layers)
     records += noisy(alti.ALTI, alti_shapes.DISTANCE, 0.5, layer=layers)
-    return SimpleNamespace(setup=SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records=records)
+    return Measured(SimpleNamespace(model=SimpleNamespace(n_layers=layers), seed=0), records, [])
 
 
 def test_rows_converge_in_bigger_models_or_not() -> None:

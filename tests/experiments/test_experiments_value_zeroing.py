@@ -22,7 +22,7 @@ from mixlens.papers.value_zeroing.cues import ATTENTION_ROLLED, DISTANCES
 from mixlens.papers.value_zeroing.main import GRADIENTS, METHODS, RIVALS, rolled_out
 from mixlens.papers.value_zeroing.probing import curves_in
 from mixlens.runs.experiments import Setup, Table, known, run, running
-from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED
+from mixlens.runs.experiments.claims import DIFFERENT, INCOMPARABLE, SAME, UNDECIDED, Measured
 from mixlens.runs.experiments.layer_curves import Agreement, agreement, verdict_on_agreement, verdict_on_draws
 from mixlens.runs.experiments.plan import PLANS
 from mixlens.runs.experiments.prepare import fitting
@@ -249,7 +249,7 @@ def test_probing_is_compression_and_its_correlation_with_cue_alignment(model: An
         1.0, abs=0.15
     )  # the embedding of [MASK] is the same in every text, but for its place
     assert gap[model.n_layers] > gap[0]
-    bits = curves_in(setup, records).bits
+    bits = curves_in(Measured(setup, records, [])).bits
     assert [1 / layer.mean() for layer in bits] == pytest.approx(
         list(gap.values()), rel=1e-4
     )  # records hold six digits
