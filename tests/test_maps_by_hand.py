@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from mixlens.base.errors import MixlensError
-from mixlens.methods import attcat
 from mixlens.scoring import aggregate, sequences
 from mixlens.scoring.continuing import Continuation
 from mixlens.types import Attribution, Map, Trace
@@ -215,43 +214,6 @@ def test_predictions_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Attribution(torch.tensor([1.0, -3.0, 2.0]), ("a", "b", "c"), "m")
     assert made.top(2) == [("b", -3.0), ("c", 2.0)]
     assert len(made.top()) == 3
-
-
-# --- attention as scores of tokens ------------------------------------------------------------------------------------------
-
-
-def test_attention_scaled_by_mean_gradients() -> None:
-    attention = torch.tensor([[[0.5, 0.5], [1.0, 0.0]], [[0.25, 0.75], [0.5, 0.5]]])
-    gradient = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 0.0], [2.0, 0.0]]]) * 2
-    raw = (attention[0] * 2 + attention[1] * 2) / 2  # mean over two heads
-    scaled = attcat._scaled(attention, gradient)
-    torch.testing.assert_close(scaled, (raw - raw.min()) / (raw.max() - raw.min()))
-    assert attcat._scaled(torch.ones(1, 2, 2), torch.ones(1, 2, 2)).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    assert attcat._scaled(attention, -gradient).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def test_layers_summed_or_multiplied() -> None:
-    scores = torch.tensor([[1.0, -2.0], [4.0, 3.0]])
-
-    def told(layer: int | None, aggregation: str, variant: str = "paper") -> list[float]:
-        return attcat._aggregated(SimpleNamespace(layer=layer), scores, aggregation, variant).tolist()  # type: ignore[arg-type]
-
-    assert told(None, "sum") == [5.0, 1.0]
-    assert told(0, "sum") == [1.0, -2.0]
-    assert told(2, "sum") == [4.0, 3.0]
-    assert told(None, "rollout") == [0.5, -0.75]
-    assert told(None, "rollout", "released") == [4.0, -6.0]
-    assert told(1, "rollout") == [4.0, 3.0]
-    assert refused(told, None, "mean").startswith("unknown aggregation 'mean'. ")
-    first = attcat._without_first(scores[0], "released")
-    assert (first.tolist(), scores[0].tolist()) == ([0.0, -2.0], [1.0, -2.0])
-    assert attcat._without_first(scores[0], "paper") is not first
-    assert attcat._without_first(scores[0], "paper").tolist() == [1.0, -2.0]
-    assert [attcat._notebooks(one) for one in ("released_squad", "released", "paper")] == [
-        "released",
-        "released",
-        "paper",
-    ]
 
 
 # --- texts that a model went on with ------------------------------------------------------------------------------------------

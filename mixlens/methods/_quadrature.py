@@ -34,9 +34,17 @@ def _one_rule(count: int) -> tuple[Array, Array]:
     The initial values are Tricomi's, with an error of order count^-4, so few iterations are needed. P and its derivative come
     from the three-term recurrence: memory grows with `count`, time with its square (a third of a second for 10,000).
     """
-    x, slope = _roots(count)
-    weights = 2 / ((1 - x) * (1 + x) * slope**2)
-    half = len(x)
+    half = (count + 1) // 2
+    angle = (4 * np.arange(1, half + 1) - 1) * (math.pi / (4 * count + 2))
+    x = (1 - (count - 1) / (8 * count**3)) * np.cos(angle)  # the roots that are not below 0, in falling order
+    x[half - 1] = 0.0 if count % 2 else x[half - 1]  # the middle root of an odd polynomial, exactly
+    for _ in range(10):
+        value, slope = _legendre(count, x)
+        step = value / slope
+        x = x - step
+        if float(np.abs(step).max()) < 1e-15:
+            break
+    weights = 2 / ((1 - x) * (1 + x) * _legendre(count, x)[1] ** 2)
     x[half - 1] = 0.0 if count % 2 else x[half - 1]
     falling = slice(None, half - count % 2)  # the roots above 0, without the middle one
     nodes = np.concatenate([-x[falling], x[::-1]])
@@ -45,21 +53,6 @@ def _one_rule(count: int) -> tuple[Array, Array]:
     nodes = (nodes + 1) / 2
     nodes.flags.writeable = weights.flags.writeable = False  # the cache hands the same arrays out again
     return nodes, weights
-
-
-def _roots(count: int) -> tuple[Array, Array]:
-    """The roots of P that are not below 0, in falling order, and the derivative of P at them."""
-    half = (count + 1) // 2
-    angle = (4 * np.arange(1, half + 1) - 1) * (math.pi / (4 * count + 2))
-    x = (1 - (count - 1) / (8 * count**3)) * np.cos(angle)
-    x[half - 1] = 0.0 if count % 2 else x[half - 1]  # the middle root of an odd polynomial, exactly
-    for _ in range(10):
-        value, slope = _legendre(count, x)
-        step = value / slope
-        x = x - step
-        if float(np.abs(step).max()) < 1e-15:
-            break
-    return x, _legendre(count, x)[1]
 
 
 def _legendre(count: int, x: Array) -> tuple[Array, Array]:

@@ -74,7 +74,8 @@ class Vocabulary:
     def nearest(self, points: Tensor, own: Tensor, count: int) -> Tensor:
         """The ids of the words nearest to each of the points [point d], the nearest first: [point count]. `own`: the word of
         each point [point], which is the last that is taken for its own neighbour."""
-        parts = [_distances(points, rows, squares) for rows, squares in self._parts(points)]
+        # squared distances less the point's own square, which is the same for every word
+        parts = [squares - 2 * points.to(rows) @ rows.T for rows, squares in self._parts(points)]
         distances = torch.cat(parts, -1).scatter(-1, own[:, None], torch.inf)
         return distances.topk(min(count, distances.shape[-1]), dim=-1, largest=False).indices
 
@@ -91,11 +92,6 @@ class Vocabulary:
         return self.held
 
 
-def _distances(points: Tensor, rows: Tensor, squares: Tensor) -> Tensor:
-    """[point row]: the squared distance less the point's own square, which is the same for every word."""
-    return squares - 2 * points.to(rows) @ rows.T
-
-
 @dataclass(frozen=True)
 class WordPaths:
     """How paths are made. `blank`: the id of the baseline's word, which is no anchor while another is left, or None."""
@@ -109,19 +105,15 @@ class WordPaths:
     def points(self, x: Tensor, b: Tensor, ids: Tensor) -> Tensor:
         """[t word d]: from the baseline to the words, x and b [word d] with the words' ids [word]. All have steps + 2 points."""
         points, seen, anchor = [x], ids[:, None], x
+        some = max(1, NUMBERS // (self.neighbours * x.shape[-1]))  # words at a time, so that their candidates fit
         for step in range(self.steps):
-            chosen = self._next(anchor, b, seen)
+            parts = zip(anchor.split(some), b.split(some), seen.split(some), strict=True)
+            chosen = torch.cat([self._chosen(*part) for part in parts])
             seen = torch.cat([seen, chosen[:, None]], -1)
             anchor = torch.where(chosen[:, None] == NONE, b, self.vocabulary.vectors(chosen.clamp(min=0)).to(b))
             points.append(monotone(anchor, points[-1], b, self.steps))
             tell(step + 1, self.steps, "anchors", until=SEARCH)
         return torch.stack([b, *reversed(points)])
-
-    def _next(self, anchor: Tensor, b: Tensor, seen: Tensor) -> Tensor:
-        """The id of the next anchor of each word, [word]; a few words at a time, so that their candidates fit."""
-        some = max(1, NUMBERS // (self.neighbours * anchor.shape[-1]))
-        parts = zip(anchor.split(some), b.split(some), seen.split(some), strict=True)
-        return torch.cat([self._chosen(*part) for part in parts])
 
     def _chosen(self, anchor: Tensor, b: Tensor, seen: Tensor) -> Tensor:
         """The best of the nearest words that is neither the baseline nor on the path already, of equals the nearest; NONE where
@@ -129,16 +121,14 @@ class WordPaths:
         candidates = self.vocabulary.nearest(anchor, seen[:, -1].clamp(min=0), self.neighbours)
         taken = (candidates[..., None] == seen[:, None]).any(-1) | (seen[:, -1:] == NONE)
         taken |= candidates == (NONE if self.blank is None else self.blank)
-        cost = self._cost(self.vocabulary.vectors(candidates).to(anchor), anchor[:, None], b[:, None])
+        a, u, end = self.vocabulary.vectors(candidates).to(anchor), anchor[:, None], b[:, None]
+        inside = between(a, u, end)
+        if self.strategy == "maxcount":
+            cost = -inside.sum(-1).to(a)
+        else:  # of the dimensions that `monotone` moves
+            cost = (a - (u - (u - end) / self.steps)).masked_fill_(inside, 0).square_().sum(-1)
         order = cost.masked_fill(taken, torch.inf).sort(dim=-1, stable=True).indices[:, :1]
         return torch.where(taken.all(-1), NONE, candidates.gather(-1, order)[:, 0])
-
-    def _cost(self, a: Tensor, anchor: Tensor, b: Tensor) -> Tensor:
-        """[word candidate]: the smaller the better."""
-        if self.strategy == "maxcount":
-            return -between(a, anchor, b).sum(-1).to(a)
-        missing = a - (anchor - (anchor - b) / self.steps)  # of the dimensions that `monotone` moves
-        return missing.masked_fill_(between(a, anchor, b), 0).square_().sum(-1)
 
 
 def halved(points: Tensor) -> Tensor:

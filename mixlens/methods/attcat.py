@@ -64,23 +64,16 @@ def attcat(
     """
     activation, received = class_activation(question, variant, mask_special=mask_special)
     weighted = activation * received
-    return _aggregated(question, weighted, aggregation, variant), {"per_layer": weighted}
-
-
-def _aggregated(question: Question, scores: Tensor, aggregation: str, variant: str) -> Tensor:
     if aggregation not in AGGREGATIONS:
         raise InputError(f"unknown aggregation {aggregation!r}. {nearest(str(aggregation), AGGREGATIONS)}")
     if aggregation == "sum" or question.layer is not None:
-        return _over_layers(question, scores)
-    return _product(scores, variant)
-
-
-def _product(scores: Tensor, variant: str) -> Tensor:
-    """[layer pos] -> [pos]: in float64 as released, since twelve small numbers are too small for float32."""
-    if variant == "released":
-        return scores.cpu().double().prod(0)
-    largest = scores.abs().amax(-1, keepdim=True)
-    return (scores / largest.clamp(min=torch.finfo(scores.dtype).tiny)).prod(0)
+        scores = _over_layers(question, weighted)
+    elif variant == "released":  # twelve small numbers are too small for float32
+        scores = weighted.cpu().double().prod(0)
+    else:
+        largest = weighted.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(weighted.dtype).tiny)
+        scores = (weighted / largest).prod(0)
+    return scores, {"per_layer": weighted}
 
 
 def _over_layers(question: Question, scores: Tensor) -> Tensor:
@@ -100,13 +93,9 @@ def _attention(question: Question, variant: str, mask_special: bool | None) -> T
     """[layer query key]: attention, mean over heads. As released: of a pass without segment ids, special tokens hidden."""
     if variant == "paper" and not mask_special:
         return question.map("attention").scores
-    run = question.model.run_attached(inputs_of(question, _notebooks(variant), mask_special=mask_special))
+    notebook = "released" if variant == "released_squad" else variant  # those of SQuAD hide special tokens too
+    run = question.model.run_attached(inputs_of(question, notebook, mask_special=mask_special))
     return torch.stack([layer[0].mean(0).to(question.model.device) for layer in run.attention]).detach()
-
-
-def _notebooks(variant: str) -> str:
-    """The notebooks of SQuAD hide special tokens as those of classification do."""
-    return "released" if variant == "released_squad" else variant
 
 
 @attribution(paper=PAPER, variants=("paper", "released", "released_squad"), cost="1", needs_target=False)
@@ -166,16 +155,12 @@ def attention_x_grad(
     else:
         attention = question.run.attention
         gradients = question.gradient(*attention)
-    if variant == "released":
-        return _without_first(question.row(_scaled(attention[-1][0], gradients[-1])), variant)
+    if variant == "released":  # max(0, mean_h A^h mean(dA^h)), scaled to 0..1
+        weight = gradients[-1].mean((-1, -2), keepdim=True)
+        positive = (attention[-1][0] * weight).mean(0).clamp(min=0)
+        low, high = positive.min(), positive.max()
+        scaled = (positive - low) / (high - low) if bool(high > low) else torch.zeros_like(positive)
+        return _without_first(question.row(scaled), variant)
     slopes = [gradient.clamp(min=0) if relu else gradient for gradient in gradients]
     shares = [(a[0] * g).mean(0).sum(0).to(question.model.device) for a, g in zip(attention, slopes, strict=True)]
     return sum(shares, torch.zeros_like(shares[-1]))
-
-
-def _scaled(attention: Tensor, gradient: Tensor) -> Tensor:
-    """max(0, mean_h A^h mean(dA^h)), scaled to 0..1: [head query key] -> [query key]."""
-    weight = gradient.mean((-1, -2), keepdim=True)
-    positive = (attention * weight).mean(0).clamp(min=0)
-    spread = positive.max() - positive.min()
-    return (positive - positive.min()) / spread if bool(spread > 0) else torch.zeros_like(positive)

@@ -16,6 +16,7 @@ from ..base.errors import InputError, nearest
 from ..base.steps import part_of, tell
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
+from ..scoring.removal import moved
 from ..types import Trace
 from ._baselines import known_id
 
@@ -83,38 +84,25 @@ def deleted(question: Question) -> Tensor:
     rows = [row_of(trace, trace.input_ids, None if stays[j] else j) for j in range(len(trace))]
     if not target.positions:
         return question.values(rows)
-    asked = [question if stays[j] else shifted(question, j) for j in range(len(trace))]
     found: list[Tensor] = []
-    for one, row in zip(asked, rows, strict=True):
-        with part_of(len(found), len(rows), "texts"):
+    for j, row in enumerate(rows):  # positions behind a token that is gone move one to the left
+        one = question if stays[j] else question.about(moved(target, {j}))
+        with part_of(j, len(rows), "texts"):
             found.append(one.values([row]))
     return torch.cat(found)
 
 
-def shifted(question: Question, gone: int) -> Question:
-    """The same question where token `gone` is missing: positions behind it move one to the left."""
-    target = question.target
-    positions = tuple(p - (gone < p) for p in target.positions)
-    ids = positions if target.task == "question-answering" else target.ids
-    return question.about(replace(target, positions=positions, ids=ids))
-
-
+@torch.no_grad()
 def zeroed(question: Question, word: Tensor) -> Tensor:
     """The target's number with each token's word embedding set to 0 in turn, [pos]."""
     found: list[Tensor] = []
     for j in range(len(question.trace)):
-        found.append(zeroed_at(question, word, j))
+        changed = word.clone()
+        changed[:, j] = 0
+        run = question.model.run_attached(question.inputs, place="word", value=changed)
+        found.append(question.target.of(run.output)[0].detach())
         tell(j + 1, len(question.trace), "texts")
     return torch.stack(found)
-
-
-@torch.no_grad()
-def zeroed_at(question: Question, word: Tensor, j: int) -> Tensor:
-    changed = word.clone()
-    changed[:, j] = 0
-    return question.target.of(question.model.run_attached(question.inputs, place="word", value=changed).output)[
-        0
-    ].detach()
 
 
 def blank_token(question: Question, replacement: str | int) -> int:

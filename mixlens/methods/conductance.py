@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,15 +23,6 @@ from ._points import Ends, as_scores, chunk_of, ends_of, refuse_counts, refuse_l
 PAPER = "Dhamdhere et al. 2019, How Important Is a Neuron?"
 STEPS = 32  # pieces of the line to begin with
 PARTS = 8  # pieces that a rough one is cut into
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """The layer's input at one point of the line, the target's gradient there, and the target's number."""
-
-    hidden: Tensor  # [pos d]
-    gradient: Tensor
-    value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +46,8 @@ class HiddenLine:
         self.planned = STEPS + 1  # points that are taken or are to be
         self.values: dict[float, float] = {}  # the target's number, by point
 
-    def states(self, points: Sequence[float]) -> Iterator[State]:
-        """The layer's input and the gradient at each point, several in one pass."""
+    def states(self, points: Sequence[float]) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """At each point what enters the layer, [pos d], the target's gradient there, and the target's number."""
         for start in range(0, len(points), self.chunk):
             some = points[start : start + self.chunk]
             t = torch.tensor(some, dtype=self.x.dtype, device=self.x.device)[:, None, None]
@@ -68,37 +59,28 @@ class HiddenLine:
             self.values |= zip(some, numbers, strict=True)
             tell(self.steps, max(self.planned, self.steps), "points")
             wide = wide_dtype(hidden)
-            yield from map(State, hidden.detach().to(wide), gradient.to(wide), numbers)
+            yield from zip(hidden.detach().to(wide), gradient.to(wide), numbers, strict=True)
 
-    def pieces(self, begin: float, end: float, count: int) -> list[Flow]:
+    def pieces(self, begin: float, end: float, count: int) -> Iterator[Flow]:
         """A part of the line in `count` pieces. The gradient on a piece is the mean of those at its ends."""
         points = [begin + (end - begin) * i / count for i in range(count + 1)]
-        ends = pairwise(zip(points, self.states(points), strict=True))
-        return [_flow(low, high) for low, high in ends]
+        for (low, first), (high, last) in pairwise(zip(points, self.states(points), strict=True)):
+            shares = ((first[1] + last[1]) / 2 * (last[0] - first[0])).sum(-1)
+            yield Flow(low, high, shares, abs(float(shares.sum()) - (last[2] - first[2])))
 
     def whole(self, tolerance: float, most: int) -> Tensor:
         """[pos]. The pieces that are off by more than their part of the tolerance are cut up, while `most` points allow it."""
-        flows = self.pieces(0.0, 1.0, STEPS)
-        while (rough := self._rough(flows, tolerance)) and self.steps + len(rough) * (PARTS + 1) <= most:
-            self.planned = self.steps + len(rough) * (PARTS + 1)
-            finer = chain.from_iterable(self.pieces(flow.begin, flow.end, PARTS) for flow in rough)
-            flows = [flow for flow in flows if flow not in rough] + list(finer)
-        return torch.stack([flow.shares for flow in flows]).sum(0)
-
-    def _rough(self, flows: Sequence[Flow], tolerance: float) -> list[Flow]:
-        """The pieces that are to be cut up; none where all of them together are within the tolerance."""
+        flows = list(self.pieces(0.0, 1.0, STEPS))
         allowed = tolerance * abs(self.values[1.0] - self.values[0.0])
-        if sum(flow.gap for flow in flows) <= allowed:
-            return []
-        rounding = 4 * torch.finfo(self.dtype).eps * max(map(abs, self.values.values()))
-        return [flow for flow in flows if flow.gap > max(rounding, allowed / (2 * len(flows)))]
-
-
-def _flow(low: tuple[float, State], high: tuple[float, State]) -> Flow:
-    """The piece between two points, each with its state."""
-    (begin, first), (end, last) = low, high
-    shares = ((first.gradient + last.gradient) / 2 * (last.hidden - first.hidden)).sum(-1)
-    return Flow(begin, end, shares, abs(float(shares.sum()) - (last.value - first.value)))
+        while sum(flow.gap for flow in flows) > allowed:
+            rounding = 4 * torch.finfo(self.dtype).eps * max(map(abs, self.values.values()))
+            rough = [flow for flow in flows if flow.gap > max(rounding, allowed / (2 * len(flows)))]
+            self.planned = self.steps + len(rough) * (PARTS + 1)
+            if not rough or self.planned > most:
+                break
+            finer = [piece for flow in rough for piece in self.pieces(flow.begin, flow.end, PARTS)]
+            flows = [flow for flow in flows if flow not in rough] + finer
+        return torch.stack([flow.shares for flow in flows]).sum(0)
 
 
 @attribution(

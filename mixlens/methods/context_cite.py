@@ -40,7 +40,12 @@ def context_cite(
     weight.
     Special tokens and the position that predicts are never left out: their score is 0. Needs scikit-learn.
     """
-    _refuse_numbers(count, penalty, seed)
+    if count < 2:
+        raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
+    if not 0 <= penalty < np.inf:
+        raise InputError(f"penalty is that of LASSO, 0 or more, not {penalty!r}.")
+    if seed < 0:
+        raise InputError(f"seed is a number, 0 or more, not {seed!r}.")
     drawn: dict[str, Any] = {"unit": unit, "count": count, "seed": (seed, LEARNED), "replacement": replacement}
     question.answer()
     subsets = random_subsets(question.trace, question.target, **drawn)
@@ -49,15 +54,6 @@ def context_cite(
     for positions, weight in zip(subsets.units, weights, strict=True):
         scores[list(positions)] = weight / len(positions)
     return scores.to(question.model.dtype), {"fit": fit}
-
-
-def _refuse_numbers(count: int, penalty: float, seed: int) -> None:
-    if count < 2:
-        raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
-    if not 0 <= penalty < np.inf:
-        raise InputError(f"penalty is that of LASSO, 0 or more, not {penalty!r}.")
-    if seed < 0:
-        raise InputError(f"seed is a number, 0 or more, not {seed!r}.")
 
 
 def sparse_weights(subsets: Subsets, penalty: float) -> tuple[NDArray[np.float64], float]:

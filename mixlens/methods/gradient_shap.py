@@ -6,8 +6,6 @@ sum_j s_j = target(x) - mean_b target(b) on average over draws, without noise
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,40 +28,6 @@ def names_of(question: Question, baseline: str | int | None) -> list[str | int |
         return [baseline]
     tokens = tokens_of(question)
     return [name for name in BASELINES if name not in tokens or tokens[name] is not None]
-
-
-def products(question: Question, place: str | int, draws: Iterator[tuple[Tensor, Tensor, Tensor]]) -> Iterator[Tensor]:
-    """(x_k - b_k) . gradient at b_k + a_k (x_k - b_k), [k pos], of one chunk of draws after the other."""
-    for x, b, share in draws:
-        wide = wide_dtype(x)
-        change = x.to(wide) - b.to(wide)
-        between = (b.to(wide) + share[:, None, None] * change).to(x.dtype).detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(run_at(question, place, between)[1].sum(), [between])
-        yield (gradient.to(wide) * change).sum(-1)
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Which baseline each point has, and how far from it the point lies, [count]. They are drawn before all noise, so that the
-    points are the same however many of them one pass holds."""
-
-    baselines: Tensor
-    shares: Tensor
-
-    @classmethod
-    def of(cls, count: int, baselines: int, generator: np.random.Generator) -> Draws:
-        return cls(
-            torch.from_numpy(generator.integers(baselines, size=count)), torch.from_numpy(generator.random(count))
-        )
-
-
-def drawn(inputs: Iterator[Tensor], baselines: Tensor, draws: Draws) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Noisy inputs [k pos d], a baseline for each [k pos d], and how far to go from it [k]."""
-    done = 0
-    for x in inputs:
-        some = slice(done, done + len(x))
-        done = some.stop
-        yield x, baselines[draws.baselines[some].to(x.device)], draws.shares[some].to(x.device, wide_dtype(x))
 
 
 @attribution(
@@ -91,9 +55,20 @@ def gradient_shap(
     x = question.place(question.run, embedding).detach()
     runs = [baseline_run(question, name) for name in names_of(question, baseline)]
     baselines = torch.cat([question.place(run, embedding).detach() for run, _ in runs])
-    draws = Draws.of(count, len(baselines), generator)
-    inputs = noisy(x, noise, count, chunk_of(question, chunk), generator)
-    shares = torch.cat(list(products(question, place, drawn(inputs, baselines, draws))))
+    # Drawn before all noise, so that the points are the same however many of them one pass holds.
+    chosen = torch.from_numpy(generator.integers(len(baselines), size=count)).to(x.device)
+    ways = torch.from_numpy(generator.random(count)).to(x.device, wide_dtype(x))
+    found: list[Tensor] = []
+    chunk = chunk_of(question, chunk)
+    for noised, which, way in zip(
+        noisy(x, noise, count, chunk, generator), chosen.split(chunk), ways.split(chunk), strict=True
+    ):
+        b = baselines[which].to(way)
+        change = noised.to(way) - b
+        between = (b + way[:, None, None] * change).to(x.dtype).detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(run_at(question, place, between)[1].sum(), [between])
+        found.append((gradient.to(way) * change).sum(-1))
+    shares = torch.cat(found)
     below = [value_at(question, place, b[None]) for b in baselines]
     return as_scores(shares.mean(0), x), {
         "baseline": " ".join(name for _, name in runs),

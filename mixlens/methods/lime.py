@@ -17,7 +17,7 @@ from ..base.errors import InputError
 from ..base.optional import optional
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ._coalitions import Game, game_of
+from ._coalitions import game_of
 from ._points import refuse_count
 
 PAPER = "Ribeiro et al. 2016, Why Should I Trust You? Explaining the Predictions of Any Classifier"
@@ -42,30 +42,23 @@ def lime(
     and the position that predicts have the score 0.
     """
     refuse_count(count=count)
-    _refuse_numbers(count, kernel_width, seed)
-    explainers = optional("lime.lime_text", "lime", "peers", what="the method lime", verb="needs")
-    game = game_of(question, unit, replacement, count)
-    options = {"kernel_width": kernel_width, "feature_selection": "none", "random_state": seed}
-    explainer = explainers.LimeTextExplainer(bow=False, mask_string=GONE, split_expression=str.split, **options)
-    names = [str(number) for number in range(len(game.units))]
-    # lime changes texts: it gets one whose words are the numbers of our units, and the model gets the units that are left
-    made = explainer.explain_instance(
-        " ".join(names), lambda texts: _values(game, texts), labels=(0,), num_features=len(names), num_samples=count
-    )
-    weights = dict(made.local_exp[0])
-    facts = {"replacement": game.replacement, "fit": float(made.score), "intercept": float(made.intercept[0])}
-    return game.scores([weights[number] for number in range(len(names))]), {**facts, "passes": game.passes}
-
-
-def _values(game: Game, texts: Sequence[str]) -> NDArray[np.float64]:
-    """[text 1]: the target's number for texts as lime writes them."""
-    return game.values(np.array([[word != GONE for word in text.split()] for text in texts]))[:, None]
-
-
-def _refuse_numbers(count: int, kernel_width: float, seed: int) -> None:
     if count < 2:
         raise InputError(f"count is a number of texts, at least 2, not {count}.")
     if not 0 < kernel_width < np.inf:
         raise InputError(f"kernel_width is a number above 0, such as 25, not {kernel_width}.")
     if not 0 <= seed < 2**32:
         raise InputError(f"seed is a number from 0 to 4294967295, not {seed}.")
+    explainers = optional("lime.lime_text", "lime", "peers", what="the method lime", verb="needs")
+    game = game_of(question, unit, replacement, count)
+    options = {"kernel_width": kernel_width, "feature_selection": "none", "random_state": seed}
+    explainer = explainers.LimeTextExplainer(bow=False, mask_string=GONE, split_expression=str.split, **options)
+    names = [str(number) for number in range(len(game.units))]
+
+    # lime changes texts: it gets one whose words are the numbers of our units, and the model gets the units that are left
+    def values(texts: Sequence[str]) -> NDArray[np.float64]:
+        return game.values(np.array([[word != GONE for word in text.split()] for text in texts]))[:, None]
+
+    made = explainer.explain_instance(" ".join(names), values, labels=(0,), num_features=len(names), num_samples=count)
+    weights = dict(made.local_exp[0])
+    facts = {"replacement": game.replacement, "fit": float(made.score), "intercept": float(made.intercept[0])}
+    return game.scores([weights[number] for number in range(len(names))]), {**facts, "passes": game.passes}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..layer import Block, Parts
+from ..layer import Block
 from ..scoring.registry import ALL, mixing
 from .attention import checked_head
 
@@ -26,18 +26,13 @@ def part_norms(block: Block, stage: str, head: int | str | None = None) -> tuple
     With `head` the lengths of that head's parts, |a^h_ij f^h_j| at the stage, and no ratio: the residual is no head's.
     """
     parts = block.parts(stage)
+    heads = block.attention.shape[-3]
+    if head == ALL:
+        return torch.stack([parts.head_lengths(number) for number in range(heads)], -3), {}
     if head is not None:
-        return lengths_by_head(parts, head), {}
+        return parts.head_lengths(checked_head(head, heads)), {}
     lengths, others = parts.lengths(), parts.others()
     return lengths, {"mixing_ratio": others / (others + lengths.diagonal(dim1=-2, dim2=-1))}
-
-
-def lengths_by_head(parts: Parts, head: int | str) -> Tensor:
-    """The lengths of one head's parts [... query key], or with "all" of every head's [... head query key]."""
-    heads = parts.block.attention.shape[-3]
-    if head == ALL:
-        return torch.stack([parts.head_lengths(number) for number in range(heads)], -3)
-    return parts.head_lengths(checked_head(head, heads))
 
 
 @mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True, extras=RATIO)

@@ -31,19 +31,6 @@ def lines_of(question: Question, ends: Ends, rule: str, chunk: int) -> dict[int,
     return lines
 
 
-def change_on(line: Line) -> float:
-    """The target's change from one end of a line to the other."""
-    return line.value(1.0) - line.value(0.0)
-
-
-def share_on(line: Line, steps: int | None, tolerance: float, most: int) -> float:
-    """What the one token that changes on a line adds. `tolerance` is absolute."""
-    if steps is not None:
-        return float(line.piece(0.0, 1.0, steps).shares.sum())
-    change = abs(change_on(line))
-    return float(line.whole(tolerance / change if change else 1.0, most, PANEL).sum())
-
-
 @attribution(paper=PAPER, cost="n x steps x 3", peer=True, check=LINE)
 def sequential_integrated_gradients(
     question: Question,
@@ -65,12 +52,17 @@ def sequential_integrated_gradients(
     refuse_options(rule, steps, chunk, tolerance, most_steps)
     ends = ends_of(question, embedding, baseline)
     lines = lines_of(question, ends, rule, chunk)
-    changes = {j: change_on(line) for j, line in lines.items()}
+    changes = {j: line.value(1.0) - line.value(0.0) for j, line in lines.items()}
     within = tolerance * max(map(abs, changes.values()), default=0.0)
     scores = torch.zeros(len(question.trace), dtype=torch.float64)
     for done, (j, line) in enumerate(lines.items(), 1):
         with listening(lambda _: None):  # the points of one line alone are no news
-            scores[j] = share_on(line, steps, within, most_steps)
+            if steps is None:
+                change = abs(changes[j])
+                shares = line.whole(within / change if change else 1.0, most_steps, PANEL)
+            else:
+                shares = line.piece(0.0, 1.0, steps).shares
+            scores[j] = float(shares.sum())
         tell(done, len(lines), "tokens")
     shares = as_scores(scores, ends.x)
     taken = sum(line.steps for line in lines.values())

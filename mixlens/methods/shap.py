@@ -9,8 +9,6 @@ Both are efficient: sum_j s_j = v(all) - v(none).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from ..base.steps import tell_preparing
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ..types import Trace
 from ._coalitions import Game, game_of
 from ._points import refuse_count
 
@@ -57,9 +54,16 @@ def shap(
     library = _library()
     tell_preparing("shap")  # whoever listens may stop it here
     game = game_of(question, unit, replacement, evaluations if algorithm == "partition" else 0)
-    _refuse_many(algorithm, len(game.units))
-    with _numpy_state_kept():
+    if algorithm == "exact" and len(game.units) > MOST_PLAYERS:
+        raise InputError(
+            f"exact values of {len(game.units)} units take 2^{len(game.units)} texts; at most {MOST_PLAYERS} units are "
+            "taken. Use algorithm='partition', or unit='word' or 'sentence'."
+        )
+    state = np.random.get_state()  # shap draws from numpy's own random state, which is the user's
+    try:
         scores = game.scores(_values(library, game, algorithm, evaluations))
+    finally:
+        np.random.set_state(state)
     expected = game.value(True) - game.value(False)
     return scores, {
         "replacement": game.replacement,
@@ -76,37 +80,18 @@ def _library() -> Any:
         return optional("shap", "shap", "peers", what="the method shap", verb="needs")
 
 
-@contextmanager
-def _numpy_state_kept() -> Iterator[None]:
-    """shap draws from numpy's own random state, which is the user's: afterwards it is as it was."""
-    state = np.random.get_state()
-    try:
-        yield
-    finally:
-        np.random.set_state(state)
-
-
-def _refuse_many(algorithm: str, count: int) -> None:
-    if algorithm == "exact" and count > MOST_PLAYERS:
-        raise InputError(
-            f"exact values of {count} units take 2^{count} texts; at most {MOST_PLAYERS} units are taken. Use "
-            "algorithm='partition', or unit='word' or 'sentence'."
-        )
-
-
 def _values(library: Any, game: Game, algorithm: str, evaluations: int) -> NDArray[np.float64]:
     """[unit], by shap's explainer; of one unit alone all there is."""
     if len(game.units) == 1:
         return np.array([game.value(True) - game.value(False)])
     text = _Units(game)
     masker = library.maskers.Text(text, mask_token=GONE, output_type="token_ids")
-    if algorithm == "partition":
-        explainer = library.PartitionExplainer(text.values, masker)
-        made = explainer([text.text], max_evals=max(evaluations, 3), batch_size=TOGETHER, silent=True)
-    else:
+    if algorithm == "exact":
         masker.clustering = None  # Shapley values, not those of a tree
-        explainer = library.ExactExplainer(text.values, masker)
-        made = explainer([text.text], max_evals=2 ** len(game.units), batch_size=TOGETHER, silent=True)
+        explainer, most = library.ExactExplainer, 2 ** len(game.units)
+    else:
+        explainer, most = library.PartitionExplainer, max(evaluations, 3)
+    made = explainer(text.values, masker)([text.text], max_evals=most, batch_size=TOGETHER, silent=True)
     values: NDArray[np.float64] = np.asarray(made.values[0], dtype=np.float64)
     return values
 
@@ -132,20 +117,12 @@ class _Units:
 def _written(game: Game) -> tuple[str, list[tuple[int, int]]]:
     """The units as one text, a space between words, and where each of them is: shap builds its tree of that."""
     trace, text, offsets = game.question.trace, "", []
-    starts = _word_starts(trace)
+    starts = range(len(trace)) if trace.words is None else {positions[0] for _, positions in trace.words}
     for positions in game.units:
         text += " " if text and positions[0] in starts else ""
-        piece = "".join(_letters(trace.tokens[i]) for i in positions) or "?"
+        # without what tokenizers write for "inside of a word" and for a space
+        letters = [trace.tokens[i].removeprefix("##").replace("Ġ", "").replace("▁", "").strip() for i in positions]
+        piece = "".join(letters) or "?"
         offsets.append((len(text), len(text) + len(piece)))
         text += piece
     return text, offsets
-
-
-def _word_starts(trace: Trace) -> set[int]:
-    """The first positions of words; every position, where words are not known."""
-    return set(range(len(trace))) if trace.words is None else {positions[0] for _, positions in trace.words}
-
-
-def _letters(token: str) -> str:
-    """A token without what tokenizers write for "inside of a word" and for a space."""
-    return token.removeprefix("##").replace("Ġ", "").replace("▁", "").strip()

@@ -89,20 +89,20 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     signs[::2] = -1
     # Sums and products behind attention are rounded several times, the stream and the output once each.
     rows = block.after_attention(torch.stack([wrote, wrote + 2 * eps * block.stream * signs, wrote], -3))
-    rebuilt, other = rows[..., 0, :, :], rows[..., 1, :, :] * (1 + eps / 2 * signs.roll(1))
-    compare_rebuilt(block, rebuilt, rows[..., 2, :, :])
-    still = seen_as(rebuilt.unsqueeze(-3))
-    noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
-    return Still(still, noise.clamp(min=finest(measure, rebuilt.shape[-1], torch.finfo(noise.dtype).eps)))
-
-
-def compare_rebuilt(block: Block, *rebuilt: Tensor) -> None:
-    """Compare each rebuilt output with the layer's own; the largest gap counts."""
+    rebuilt, other, again = rows[..., 0, :, :], rows[..., 1, :, :] * (1 + eps / 2 * signs.roll(1)), rows[..., 2, :, :]
     found = []
-    for rows in rebuilt:
-        block.compare("layer", rows, block.output)
+    for row in (rebuilt, again):  # the larger gap counts
+        block.compare("layer", row, block.output)
         found.append(block.compared["layer"])
     block.compared["layer"] = (torch.stack([value for value, _ in found]).amax(0), found[0][1])
+    still = seen_as(rebuilt.unsqueeze(-3))
+    noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
+    # The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1.
+    finest = 4 * torch.finfo(noise.dtype).eps if measure is one_minus_cosine else 0.0
+    if measure is spearman:
+        width = rebuilt.shape[-1]
+        finest = 12 / (width * (width**2 - 1))
+    return Still(still, noise.clamp(min=finest))
 
 
 def rounding_of_attention(block: Block) -> Tensor:
@@ -115,13 +115,6 @@ def rounding_of_attention(block: Block) -> Tensor:
     )
     sizes = (block.seen("query").norm(dim=-1) * longest[..., None]).amax(-2) * layer.scaling  # [... query]
     return torch.finfo(block.dtype).eps * (sizes if layer.softcap is None else sizes.clamp(max=layer.softcap))
-
-
-def finest(measure: Measure, width: int, eps: float) -> float:
-    """The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1."""
-    if measure is spearman:
-        return 12 / (width * (width**2 - 1))
-    return 4 * eps if measure is one_minus_cosine else 0.0
 
 
 def compare_largest(
@@ -166,57 +159,43 @@ def value_zeroing(
     `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding in computing these scores does to the
     row; what half precision did to the model's own activations is not in it.
     """
-    refuse_distance(distance, standardize=standardize, variant=variant)
-    refuse_query(query, block.attention.shape[-1])
-    if query is not None and not block.is_stock:
-        whole: Any = value_zeroing(block, distance=distance, standardize=standardize, variant=variant)
-        return one_row(whole[0], whole[1], query)
-    measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
-    targets = block if query is None else block.at(slice(query, query + 1))
-    seen_as = view_of(block, standardize=standardize)
-    still = left_alone(targets, measure, seen_as)
-    whole_vectors = measure is cosine and not standardize
-    scores = targets.moved_without_each(measure, seen_as, still.seen, few=query is not None, cosine=whole_vectors)
-    if query is None:  # of one row, every source was run through the modules themselves
-        compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=allowed_for(block))
-    error = still.error(scores, distance) + 2 * scores * rounding_of_attention(targets)[..., None]
-    if variant == "released" and not bool(block.attention.triu(1).any()):
-        scores = scores.round(decimals=5)
-    shares, extras = with_rounding(scores, error, targets.attention, first=query or 0)
-    return (shares, extras) if query is None else in_all_rows(block, query, shares, extras)
-
-
-def one_row(shares: Tensor, extras: dict[str, Tensor], query: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """The row of this query of a whole map, the other rows zero: what a user's code does at a position depends on the others."""
-    others = torch.arange(shares.shape[-1], device=shares.device) != query
-    rows = {key: row.masked_fill(others, 0) for key, row in extras.items()}
-    return shares.masked_fill(others[:, None], 0), rows
-
-
-def refuse_distance(distance: str, *, standardize: bool, variant: str) -> None:
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
     if variant == "released" and (distance != "cosine" or standardize):
         raise InputError("the released code knows the cosine distance alone. Other distances have variant='paper'.")
-
-
-def refuse_query(query: int | None, n: int) -> None:
+    n = block.attention.shape[-1]
     if query is not None and not 0 <= query < n:
         raise InputError(f"query {query} is out of range: there are {n} tokens, 0 to {n - 1}.")
-
-
-def view_of(block: Block, *, standardize: bool) -> View:
-    """Representations as the distance sees them: as they are, or with their features in standard deviations."""
-    if not standardize:
-        return lambda vectors: vectors
-    return standardizer(block.after_attention(block.attention_output), block.reach.any(-2))
-
-
-def allowed_for(block: Block) -> float:
-    """How far a distance may be from that of the modules themselves, by their number type and by the user's TF32."""
-    if block.eps == EPS[torch.float64]:
-        return ALLOWED["float64"]
-    return ALLOWED["tf32" if block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "float32"]
+    if query is not None and not block.is_stock:  # what a user's code does at a position depends on the others
+        whole: Any = value_zeroing(block, distance=distance, standardize=standardize, variant=variant)
+        others = torch.arange(n, device=block.x.device) != query
+        return whole[0].masked_fill(others[:, None], 0), {
+            key: row.masked_fill(others, 0) for key, row in whole[1].items()
+        }
+    measure = DISTANCES[distance] if variant == "paper" else one_minus_cosine
+    targets = block if query is None else block.at(slice(query, query + 1))
+    seen_as: View = torch.positive  # representations as the distance sees them: as they are
+    if standardize:
+        seen_as = standardizer(block.after_attention(block.attention_output), block.reach.any(-2))
+    still = left_alone(targets, measure, seen_as)
+    whole_vectors = measure is cosine and not standardize
+    scores = targets.moved_without_each(measure, seen_as, still.seen, few=query is not None, cosine=whole_vectors)
+    if query is None:  # of one row, every source was run through the modules themselves
+        coarse = block.x.is_cuda and torch.backends.cuda.matmul.allow_tf32
+        kind = "float64" if block.eps == EPS[torch.float64] else "tf32" if coarse else "float32"
+        compare_largest(block, scores, measure, seen_as, still, distance=distance, allowed=ALLOWED[kind])
+    error = still.error(scores, distance) + 2 * scores * rounding_of_attention(targets)[..., None]
+    if variant == "released" and not bool(block.attention.triu(1).any()):
+        scores = scores.round(decimals=5)
+    shares, extras = with_rounding(scores, error, targets.attention, first=query or 0)
+    if query is None:
+        return shares, extras
+    place = torch.tensor([query], device=shares.device)  # one row in the place of its query, the other rows zero
+    rows = {
+        key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row)
+        for key, row in extras.items()
+    }
+    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), rows
 
 
 def with_rounding(scores: Tensor, error: Tensor, attention: Tensor, *, first: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -226,15 +205,3 @@ def with_rounding(scores: Tensor, error: Tensor, attention: Tensor, *, first: in
     rounding = (error.masked_fill(untouched, 0).amax(-1) / scores.sum(-1)).nan_to_num(0, 1).clamp(max=1)
     shares, empty = rows_to_one(scores, offset=first)
     return shares, {"rounding_error": rounding} | empty
-
-
-def in_all_rows(
-    block: Block, query: int, shares: Tensor, extras: dict[str, Tensor]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """One row in the place of its query, the other rows zero."""
-    place = torch.tensor([query], device=shares.device)
-    rows = {
-        key: torch.zeros_like(block.x[..., 0], dtype=row.dtype).index_copy_(-1, place, row)
-        for key, row in extras.items()
-    }
-    return torch.zeros_like(block.attention[..., 0, :, :]).index_copy_(-2, place, shares), rows
