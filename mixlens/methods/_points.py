@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
 from ..model.rerun import Attached
-from ..scoring.completeness import CLOSED
+from ..scoring.completeness import CLOSED, completeness
 from ..scoring.questions import Question
 from ._baselines import baseline_run
 
@@ -59,6 +60,18 @@ def wide_dtype(like: Tensor) -> torch.dtype:
 def as_scores(sums: Tensor, like: Tensor) -> Tensor:
     """What was summed widely, in the number type of the model, at least float32."""
     return sums.to(like.dtype if like.dtype in (torch.float32, torch.float64) else torch.float32)
+
+
+def shares_and_facts(sums: Tensor, ends: Ends, steps: int, difference: float) -> tuple[Tensor, dict[str, Any]]:
+    """The scores of a path, and what is told of them: how nearly they add up to the target's change from end to end."""
+    shares = as_scores(sums, ends.x)
+    return shares, {
+        "baseline": ends.baseline,
+        "steps": steps,
+        "difference": difference,
+        "completeness_gap": abs(float(shares.sum()) - difference),
+        "completeness": completeness(shares, difference),
+    }
 
 
 def run_at(question: Question, place: str | int, points: Tensor) -> tuple[Attached, Tensor]:

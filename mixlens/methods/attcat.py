@@ -14,8 +14,7 @@ from torch import Tensor
 from ..base.errors import InputError, nearest
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ._released import inputs_of, released_inputs
-from ._rollout import rollout_of
+from ._released import inputs_of, rollout_of
 
 PAPER = "Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens"
 AGGREGATIONS = ("sum", "rollout")
@@ -29,7 +28,7 @@ def class_activation(question: Question, variant: str, *, mask_special: bool) ->
     special tokens from attention while it explains.
     """
     if variant == "released":
-        run = question.model.run_attached(released_inputs(question, mask_special=mask_special))
+        run = question.model.run_attached(inputs_of(question, variant, mask_special=mask_special))
         hidden = run.inputs
         gradients = [g[0] for g in torch.autograd.grad(question.target.of(run.output)[0], hidden)]
     else:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.rerun import Attached, compare_rows
+from ..model.rerun import compare_rows
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
@@ -171,26 +171,21 @@ def through_log_softmax(m: Tensor, z: Tensor, axis: int) -> Tensor:
     return m - m.sum(axis, keepdim=True) * slope_of_log * slope_of_exp(z)
 
 
-def log_softmax(call: Call) -> Any:
-    axis = call.argument(1, "dim")
-
-    def rule(arriving: Tensor, operands: Sequence[Tensor], output: Tensor) -> Sequence[Tensor]:
-        m, z = wide(arriving, operands[0])
-        return [through_log_softmax(m, z, axis).to(operands[0].dtype)]
-
-    return call.ruled(rule)
-
-
-def softmax(call: Call) -> Any:
+def softmax(*, log: bool) -> Handler:
     """The exponential of log softmax, so that there is no divisor: e^z / s as a product of e^z and 1 / s is as exact, but where
     input and baseline differ much one of the two is huge, and so are its scores."""
-    axis = call.argument(1, "dim")
 
-    def rule(arriving: Tensor, operands: Sequence[Tensor], output: Tensor) -> Sequence[Tensor]:
-        m, z = wide(arriving, operands[0])
-        return [through_log_softmax(m * slope_of_exp(z.log_softmax(axis)), z, axis).to(operands[0].dtype)]
+    def handler(call: Call) -> Any:
+        axis = call.argument(1, "dim")
 
-    return call.ruled(rule)
+        def rule(arriving: Tensor, operands: Sequence[Tensor], output: Tensor) -> Sequence[Tensor]:
+            m, z = wide(arriving, operands[0])
+            m = m if log else m * slope_of_exp(z.log_softmax(axis))
+            return [through_log_softmax(m, z, axis).to(operands[0].dtype)]
+
+        return call.ruled(rule)
+
+    return handler
 
 
 def norm(*, centred: bool) -> Handler:
@@ -227,7 +222,13 @@ DEEPLIFT = Book(
         **named(power, "pow square sqrt reciprocal rdiv log log2 log10"),
         **named(kinked, "relu relu6 leaky_relu prelu threshold hardtanh hardsigmoid"),
         **named(kinked, "abs clamp clamp_min clamp_max clip maximum minimum"),
-        **{"rsqrt": inverse, "div": quotient, "prod": product_of_all, "softmax": softmax, "log_softmax": log_softmax},
+        **{
+            "rsqrt": inverse,
+            "div": quotient,
+            "prod": product_of_all,
+            "softmax": softmax(log=False),
+            "log_softmax": softmax(log=True),
+        },
         **{"layer_norm": norm(centred=True), "rms_norm": norm(centred=False)},
     },
     activation=smooth,
@@ -260,7 +261,13 @@ def deeplift(
     Baseline: special tokens stay, every other token becomes the mask token (or `baseline`, as in Integrated Gradients).
     """
     below, name = baseline_run(question, baseline)
-    run, target, unruled = run_of_both(question, torch.cat([question.run.word, below.word]).detach())
+    model, hf_model = question.model, question.model.hf_model
+    inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
+    words = torch.cat([question.run.word, below.word]).detach()
+    book = rules(DEEPLIFT, hf_model, composed(hf_model, (parts.mlp_act for parts in model.parts)))
+    with model.lock, torch.enable_grad(), without_padding(hf_model.config), book as block:
+        run = model.run_attached(inputs, place="word", value=words, compare=False)  # input and baseline as one batch
+        target = question.target.of(run.output)
     compare_rows(question.model, run, [question.run, below])
     place = question.place(run, embedding)
     (multiplier,) = torch.autograd.grad(target[0], [place])
@@ -272,20 +279,5 @@ def deeplift(
         "difference": delta,
         "delta_gap": abs(float(scores.sum()) - delta),
         "completeness": completeness(scores, delta),
-        "functions_without_rule": sorted(unruled),
+        "functions_without_rule": sorted(block.unruled),
     }
-
-
-def run_of_both(question: Question, words: Tensor) -> tuple[Attached, Tensor, set[str]]:
-    """Input and baseline as one batch through the open book: the pass, the target of both, and functions without a rule."""
-    model, hf_model = question.model, question.model.hf_model
-    inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}
-    activations = composed(hf_model, (parts.mlp_act for parts in model.parts))
-    with (
-        model.lock,
-        torch.enable_grad(),
-        without_padding(hf_model.config),
-        rules(DEEPLIFT, hf_model, activations) as block,
-    ):
-        run = model.run_attached(inputs, place="word", value=words, compare=False)
-        return run, question.target.of(run.output), block.unruled

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from ..base.errors import InputError, nearest
 from ..base.steps import tell
-from ..scoring.completeness import completeness
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
 from ._baselines import blank_token
-from ._points import Ends, as_scores, chunk_of, ends_of, gradients_at, refuse_count, value_at, wide_dtype
+from ._points import Ends, chunk_of, ends_of, gradients_at, refuse_count, shares_and_facts, value_at, wide_dtype
 from ._word_paths import SEARCH, Vocabulary, WordPaths, halved, refuse_strategy
 
 PAPER = "Sanyal and Ren 2021, Discretized Integrated Gradients"
@@ -102,12 +101,5 @@ def discretized_integrated_gradients(
     ends = ends_of(question, "word", baseline)
     paths = WordPaths(vocabulary, strategy, steps, neighbours, blank_token(question, baseline)[0])
     sums, taken = summed(question, ends, path_of(question, ends, paths, factor), rule, chunk)
-    shares = as_scores(sums, ends.x)
     difference = value_at(question, ends.place, ends.x) - value_at(question, ends.place, ends.b)
-    return shares, {
-        "baseline": ends.baseline,
-        "steps": taken,
-        "difference": difference,
-        "completeness_gap": abs(float(shares.sum()) - difference),
-        "completeness": completeness(shares, difference),
-    }
+    return shares_and_facts(sums, ends, taken, difference)

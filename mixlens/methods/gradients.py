@@ -23,20 +23,16 @@ GLOBENC = "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution
 def gradient_and_input(question: Question, embedding: str, variant: str = "paper") -> tuple[Tensor, Tensor]:
     """d target / d x and x, [pos d] each."""
     if variant == "released":
-        return doubly_embedded(question)
+        # As ALTI's released code takes them: the embeddings' output goes through the embedding module again (positions,
+        # segments and norm twice), and the target is a probability.
+        once = once_embedded(question, question.run)
+        again = question.model.run_attached(question.inputs, place="word", value=once.clone().requires_grad_())
+        value = replace(question.target, score="probability").of(again.output)[0]
+        (gradient,) = torch.autograd.grad(value, [again.word])
+        return gradient[0], once[0]
     x = question.place(question.run, embedding)
     (gradient,) = question.gradient(x)
     return gradient, x[0].detach()
-
-
-def doubly_embedded(question: Question) -> tuple[Tensor, Tensor]:
-    """d target / d x and x as ALTI's released code takes them: the embeddings' output goes through the embedding module again
-    (positions, segments and norm twice), and the target is a probability."""
-    once = once_embedded(question, question.run)
-    again = question.model.run_attached(question.inputs, place="word", value=once.clone().requires_grad_())
-    value = replace(question.target, score="probability").of(again.output)[0]
-    (gradient,) = torch.autograd.grad(value, [again.word])
-    return gradient[0], once[0]
 
 
 def once_embedded(question: Question, run: Attached) -> Tensor:

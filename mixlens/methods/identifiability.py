@@ -37,23 +37,18 @@ def column_space(vectors: Tensor, allowed: Tensor, width: int) -> tuple[Tensor, 
     """What the columns of T span over the allowed keys [... key]: an orthonormal basis [... head key k], zeros beyond the rank;
     and the rank [... head]."""
     masked = vectors * allowed[..., None, :, None]
-    if masked.dtype == torch.float32 and (found := _full_rank_basis(masked, allowed, width)) is not None:
-        return found, torch.full(found.shape[:-2], found.shape[-1], device=found.device)
+    counts = allowed.sum(-1)[..., None]
+    if masked.dtype == torch.float32 and masked.shape[-2] > masked.shape[-1]:
+        # T L^-T with L L^T = T^T T, in float64: orthonormal, and much cheaper than singular values, where every head has
+        # certainly full rank: 1 / |L^-1| is at most the smallest singular value, |T| at least the largest.
+        exact = masked.double()
+        inverse, sure = _inverse_factor(exact.mT @ exact, exact.norm(dim=(-2, -1)), counts, width, masked.dtype)
+        if bool(sure.all()):
+            found = (exact @ inverse.mT).to(masked.dtype)
+            return found, torch.full(found.shape[:-2], found.shape[-1], device=found.device)
     basis, singular, _ = torch.linalg.svd(masked, full_matrices=False)
-    counted = kept(singular, allowed.sum(-1)[..., None], width)
+    counted = kept(singular, counts, width)
     return basis * counted[..., None, :] * allowed[..., None, :, None], counted.sum(-1)
-
-
-def _full_rank_basis(vectors: Tensor, allowed: Tensor, width: int) -> Tensor | None:
-    """T L^-T with L L^T = T^T T, in float64: orthonormal, and much cheaper than singular values. None unless every head has
-    certainly full rank: 1 / |L^-1| is at most the smallest singular value, |T| at least the largest."""
-    if vectors.shape[-2] <= vectors.shape[-1]:
-        return None
-    exact = vectors.double()
-    inverse, sure = _inverse_factor(
-        exact.mT @ exact, exact.norm(dim=(-2, -1)), allowed.sum(-1)[..., None], width, vectors.dtype
-    )
-    return (exact @ inverse.mT).to(vectors.dtype) if bool(sure.all()) else None
 
 
 def _inverse_factor(

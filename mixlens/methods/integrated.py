@@ -16,11 +16,11 @@ from torch import Tensor
 
 from ..base.errors import InputError, nearest
 from ..base.steps import tell
-from ..scoring.completeness import CLOSED, completeness
+from ..scoring.completeness import CLOSED
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ._points import MOST, as_scores, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, wide_dtype
-from ._quadrature import Array, gauss_legendre, integral_up_to
+from ._points import MOST, chunk_of, ends_of, refuse_counts, refuse_last_layer, run_at, shares_and_facts, wide_dtype
+from ._quadrature import gauss_legendre, integral_up_to
 from .gradients import once_embedded, shared
 
 PAPER = "Sundararajan et al. 2017, Axiomatic Attribution for Deep Networks"
@@ -105,12 +105,10 @@ class Line:
         gap = abs(float(shares.sum()) - (self.value(end) - self.value(begin)))
         if self.rule == "gauss_legendre" and steps <= STEPS:
             integral = integral_up_to(points.numpy(), weights.numpy(), torch.cat(slopes).numpy()) * (end - begin)
-            gap = max(gap, self.gap_at_nodes(integral, torch.cat(values).numpy(), begin))
+            # at a node the target's number is known too: at the end of the line two errors may cancel
+            off = np.abs(integral - (torch.cat(values).numpy() - self.value(begin)))
+            gap = max(gap, float(off.max()))
         return Piece(begin, end, shares, gap)
-
-    def gap_at_nodes(self, integral: Array, values: Array, begin: float) -> float:
-        """The largest gap at a node, where the target's number is known too: at the end of the line two errors may cancel."""
-        return float(np.abs(integral - (values - self.value(begin))).max())
 
     def whole(self, tolerance: float, most: int, first: int = STEPS) -> Tensor:
         """[pos], over the whole line, with as many steps as it takes, the `first` of them on the whole line.
@@ -124,19 +122,16 @@ class Line:
         steps = max(2, min(PANEL, most))
         while sum(piece.gap for piece in pieces) > tolerance * change:
             rough = max(pieces, key=lambda piece: piece.gap)
-            if self.is_fine(rough) or self.steps + 2 * steps > most:
+            eps = torch.finfo(self.x.dtype).eps  # the number type may allow no smaller gap, or no smaller piece
+            rounding = 4 * eps * max(abs(value) for value in self.values.values())
+            fine = rough.gap <= rounding or rough.end - rough.begin < eps * rough.begin
+            if fine or self.steps + 2 * steps > most:
                 break
             middle = (rough.begin + rough.end) / 2
             pieces.remove(rough)
             self.planned = self.steps + 2 * steps
             pieces += [self.piece(rough.begin, middle, steps), self.piece(middle, rough.end, steps)]
         return torch.stack([piece.shares for piece in sorted(pieces, key=lambda piece: piece.begin)]).sum(0)
-
-    def is_fine(self, piece: Piece) -> bool:
-        """Does the number type allow no smaller gap, or no smaller piece?"""
-        eps = torch.finfo(self.x.dtype).eps
-        rounding = 4 * eps * max(abs(value) for value in self.values.values())
-        return piece.gap <= rounding or piece.end - piece.begin < eps * piece.begin
 
 
 def refuse_options(rule: str, steps: int | None, chunk: int, tolerance: float, most_steps: int) -> None:
@@ -189,13 +184,5 @@ def integrated_gradients(
     refuse_last_layer(question, "integrated gradients")
     line = Line(question, ends.place, (ends.x, ends.b), rule, chunk)
     exact = line.whole(tolerance, most_steps) if steps is None else line.piece(0.0, 1.0, steps).shares
-    shares = as_scores(exact, ends.x)
-    difference = line.value(1.0) - line.value(0.0)
-    scores = shared(shares.abs()) if released else shares.abs() if absolute else shares
-    return scores, {
-        "baseline": ends.baseline,
-        "steps": line.steps,
-        "difference": difference,
-        "completeness_gap": abs(float(shares.sum()) - difference),
-        "completeness": completeness(shares, difference),
-    }
+    shares, facts = shares_and_facts(exact, ends, line.steps, line.value(1.0) - line.value(0.0))
+    return shared(shares.abs()) if released else shares.abs() if absolute else shares, facts

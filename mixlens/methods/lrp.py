@@ -31,8 +31,7 @@ from ..scoring.questions import Question, compare_pass
 from ..scoring.registry import attribution
 from ..scoring.targets import Target
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
-from ._released import inputs_of
-from ._rollout import rollout_of
+from ._released import inputs_of, rollout_of
 
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
 CHEFER = "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization"
@@ -243,7 +242,14 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
     attention, totals = started_at(run, target, target.ids)
     if target.foil is not None:
         attention = [r - foil for r, foil in zip(attention, started_at(run, target, (target.foil,))[0], strict=True)]
-    return attention, {"rules": book_name, **conservation(totals), "functions_without_rule": sorted(block.unruled)}
+    furthest = max(totals, key=lambda total: abs(total - totals[-1]))
+    return attention, {
+        "rules": book_name,
+        "relevance_per_layer": totals,
+        "conservation_gap": abs(totals[-1] - furthest),
+        "completeness": completeness(torch.tensor([furthest], dtype=torch.float64), totals[-1]),
+        "functions_without_rule": sorted(block.unruled),
+    }
 
 
 def started_at(run: Attached, target: Target, ids: tuple[int, ...]) -> tuple[list[Relevance], list[float]]:
@@ -255,16 +261,6 @@ def started_at(run: Attached, target: Target, ids: tuple[int, ...]) -> tuple[lis
     sent = torch.autograd.grad(logit, places, retain_graph=target.foil is not None)
     depth = len(run.attention)
     return [attention[0] for attention in sent[:depth]], [float(hidden.sum()) for hidden in sent[depth:]]
-
-
-def conservation(totals: Sequence[float]) -> dict[str, Any]:
-    """How far the relevance of a layer is from that of the last one's output."""
-    furthest = max(totals, key=lambda total: abs(total - totals[-1]))
-    return {
-        "relevance_per_layer": totals,
-        "conservation_gap": abs(totals[-1] - furthest),
-        "completeness": completeness(torch.tensor([furthest], dtype=torch.float64), totals[-1]),
-    }
 
 
 # --- the methods --------------------------------------------------------------------------------------------------------
@@ -302,19 +298,12 @@ def transatt(
     """
     inputs = inputs_of(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
-    rolled = rollout_of(relevance_times_gradient(question, attention, inputs), normalize=normalize)
-    scores = question.row(rolled)
-    if variant != "paper":
-        scores[0] = 0 if variant == "released" else scores.min()
-    return scores, info
-
-
-def relevance_times_gradient(
-    question: Question, attention: Sequence[Relevance], inputs: dict[str, Any]
-) -> list[Tensor]:
-    """M = mean_h max(0, dA^h * R^h) of every layer (eq. 13), [query key]."""
     run = question.model.run_attached(inputs)
     with torch.enable_grad():
         target = question.target.of(run.output)[0]
     gradients = torch.autograd.grad(target, run.attention)
-    return [(g[0] * r).clamp(min=0).mean(0) for g, r in zip(gradients, attention, strict=True)]
+    layers = [(g[0] * r).clamp(min=0).mean(0) for g, r in zip(gradients, attention, strict=True)]  # eq. 13
+    scores = question.row(rollout_of(layers, normalize=normalize))
+    if variant != "paper":
+        scores[0] = 0 if variant == "released" else scores.min()
+    return scores, info

@@ -74,7 +74,7 @@ def mean_with_interval(
     counts = np.ones_like(sums)
     if groups is not None:  # sum and count of each group
         _, number = np.unique(np.asarray(groups)[defined], return_inverse=True)
-        sums, counts = np.bincount(number, weights=sums), np.bincount(number).astype(np.float64)
+        sums, counts = np.bincount(number, weights=sums).astype(np.float64), np.bincount(number).astype(np.float64)
     n, undefined = len(sums), int((~defined).sum())
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0, np.nan, confidence, undefined)

@@ -381,13 +381,3 @@ def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
     assert torch.autograd.grad((x * 2)[0], x)[0].tolist() == [2, 0]  # no longer handed on as it is
     for name, scores in first.items():
         assert torch.equal(attributions.attribute(trace, name).scores, scores)
-
-
-def test_relevance_is_compared_with_that_of_the_last_output() -> None:
-    from mixlens.methods.lrp import conservation
-
-    made = conservation([0.5, 0.75, 1.25, 2.0, 1.0])
-    assert made["conservation_gap"] == 1.0
-    assert made["completeness"]["sum"] == 2.0
-    assert made["completeness"]["expected"] == 1.0
-    assert conservation([-3.0, 2.0, 1.0])["conservation_gap"] == 4.0
