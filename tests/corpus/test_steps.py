@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from mixlens.base.errors import InputError
-from mixlens.runs.corpus.answers import answers_of
 from mixlens.runs.corpus.rows import InputRow
 from mixlens.runs.corpus.sources import typed_columns
-from mixlens.runs.corpus.worker import BadRow, Plan, Worker
+from mixlens.runs.corpus.worker import BadRow, Plan, Worker, answers_of
 
 pa = pytest.importorskip("pyarrow")
 

@@ -131,22 +131,3 @@ def test_a_run_without_written_texts_has_none_to_read(file: Path, tmp_path: Path
         next(generations(plain.out))
     with pytest.raises(mixlens.MixlensError, match="has no method"):
         next(generations(done.out, "globenc"))
-
-
-@pytest.mark.parametrize("class_specific", [True, False])
-def test_target_options_reach_the_methods_that_explain_a_word(
-    class_specific: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from types import SimpleNamespace
-
-    from mixlens.runs.corpus import writing
-
-    asked: list[Any] = []
-    monkeypatch.setattr(writing, "explain_written", lambda *given, **options: asked.append((given[1], options)))
-    request = SimpleNamespace(
-        name="m", variant="paper", rollout="alti", class_specific=class_specific, options_for=lambda whole: {"steps": 3}
-    )
-    plan: Any = SimpleNamespace(foil="b", score="logit")
-    writing._explained(SimpleNamespace(whole=None), request, plan)  # type: ignore[arg-type]
-    of_target = {"foil": "b", "score": "logit"} if class_specific else {}
-    assert asked == [("m", {"variant": "paper", "steps": 3, **of_target, "rollout": "alti"})]

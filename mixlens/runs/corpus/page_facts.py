@@ -325,11 +325,10 @@ def reasons_of(candidate: Candidate) -> dict[str, float | None]:
     probability, check = candidate.row.get("probability"), candidate.seen.check
     left = min(check.left.values(), default=None) if check is not None else None
     gap = None if check is None else check.gap
-    wrong = candidate.correct is False and probability is not None
     values = (
         candidate.seen.agreement,
         probability,
-        -probability if wrong else None,
+        -probability if candidate.correct is False and probability is not None else None,
         -left if left is not None and left >= HELD else None,
         -gap if gap is not None and gap > OPEN else None,
     )
@@ -415,8 +414,8 @@ class Labels:
         value = row.get(self.column)
         try:
             if self.classes:
-                is_number = isinstance(value, float) and value.is_integer()
-                label = label_of(int(value) if is_number else value, self.classes)
+                whole = int(value) if isinstance(value, float) and value.is_integer() else value
+                label = label_of(whole, self.classes)
             else:
                 label = None if value is None else str(value).strip() or None
         except InputError:

@@ -38,51 +38,32 @@ def arrow() -> Any:
 def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
     """The columns of a run, the same in every shard. `ratios` are the methods that hand out a mixing ratio."""
     pa = arrow()
-    kinds = _kinds(pa) | {name: pa.type_for_alias(kind) for name, kind in plan.kinds}
-    kinds |= dict.fromkeys(plan.methods, pa.list_(pa.float64() if dtype == torch.float64 else pa.float32()))
-    columns = [RATIO + method for method in ratios]
-    kinds |= dict.fromkeys(columns, pa.list_(pa.float32()))
-    checks = _checks(pa, plan.methods) if plan.trust else {}
-    kinds |= checks
-    columns += checks
-    if plan.generate is not None:
-        written = {"written_ids": pa.list_(pa.int32()), "probabilities": pa.list_(pa.float64())}
-        written |= {WRITTEN_SCORES + method: kinds[method] for method in plan.methods}
-        kinds |= written
-        columns += [*WRITTEN, *(WRITTEN_SCORES + method for method in plan.methods)]
-    cut = _cut(pa, plan)
-    kinds |= cut
-    columns += cut
-    names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *columns, COLUMNS[-1])
-    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
-
-
-def _cut(pa: Any, plan: Plan) -> dict[str, Any]:
-    """The column of how many tokens a text had before it was cut, where texts are."""
-    return {CUT: pa.int32()} if plan.truncate else {}
-
-
-def _checks(pa: Any, methods: Sequence[str]) -> dict[str, Any]:
-    """The columns of the check of the first words."""
-    of_methods = {WITHOUT: pa.float64(), TURNED: pa.bool_(), COMPLETENESS: pa.float64()}
-    kinds = {prefix + method: kind for prefix, kind in of_methods.items() for method in methods}
-    return {**kinds, RANDOM_WITHOUT: pa.list_(pa.float64()), RANDOM_TURNED: pa.list_(pa.bool_())}
-
-
-def _kinds(pa: Any) -> dict[str, Any]:
-    """The types of the columns of every run that are no text."""
+    numbers = {"row": pa.int64(), "query": pa.int32(), **dict.fromkeys(("probability", "gap", "seconds"), pa.float64())}
     lists = {
         "input_ids": pa.int32(),
         "tokens": pa.string(),
         "segments": pa.int8(),
         "starts": pa.int32(),
         "ends": pa.int32(),
-        WORDS: pa.string(),
-        BEFORE: pa.string(),
-        WORD_OF: pa.int32(),
     }
-    numbers = {"row": pa.int64(), "query": pa.int32(), **dict.fromkeys(("probability", "gap", "seconds"), pa.float64())}
-    return numbers | {name: pa.list_(kind) for name, kind in lists.items()}
+    lists |= {WORDS: pa.string(), BEFORE: pa.string(), WORD_OF: pa.int32()}
+    kinds = numbers | {name: pa.list_(kind) for name, kind in lists.items()}
+    kinds |= {name: pa.type_for_alias(kind) for name, kind in plan.kinds}
+    kinds |= dict.fromkeys(plan.methods, pa.list_(pa.float64() if dtype == torch.float64 else pa.float32()))
+    more = {RATIO + method: pa.list_(pa.float32()) for method in ratios}
+    if plan.trust:  # the check of the first words
+        of_methods = {WITHOUT: pa.float64(), TURNED: pa.bool_(), COMPLETENESS: pa.float64()}
+        more |= {prefix + method: kind for prefix, kind in of_methods.items() for method in plan.methods}
+        more |= {RANDOM_WITHOUT: pa.list_(pa.float64()), RANDOM_TURNED: pa.list_(pa.bool_())}
+    if plan.generate is not None:
+        more |= {**dict.fromkeys(WRITTEN, pa.string()), "written_ids": pa.list_(pa.int32())}
+        more |= {"probabilities": pa.list_(pa.float64())}
+        more |= {WRITTEN_SCORES + method: kinds[method] for method in plan.methods}
+    if plan.truncate:  # how many tokens a text had before it was cut, where texts are
+        more |= {CUT: pa.int32()}
+    kinds |= more
+    names = (*COLUMNS[:-1], *plan.columns, *plan.methods, *more, COLUMNS[-1])
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
 def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The words of a row: found in its tokens once, when the row is made, and kept in columns of their own."""
+"""What a row says of its input: its tokens and its words, found once, when the row is made, and kept in columns."""
 
 from __future__ import annotations
 
@@ -9,12 +9,32 @@ from typing import Any
 import numpy as np
 
 from ...base.words import Word
+from ...model.encode import Encoded
 from ...model.words import group_words
 from ...scoring.aggregate import bare
-from .plan import BEFORE, WORD_OF, WORDS
+from .plan import BEFORE, CUT, WORD_OF, WORDS
+from .rows import InputRow, written
 
 APOSTROPHES = frozenset("'’")
 ENDING = 2  # letters of 's, 're, 'll; more letters behind an apostrophe are a word in quotation marks
+
+
+def input_columns(row: InputRow, code: Encoded) -> dict[str, Any]:
+    """What was read: where each token begins and ends in its text and which text that is (-1: none), and the words."""
+    text = row.text if row.messages is None else code.text  # of a conversation, what the chat template wrote
+    columns: dict[str, Any] = {
+        "row": row.row,
+        "id": row.id,
+        "text": text,
+        "pair": row.pair,
+        "input_ids": list(code.input_ids),
+    }
+    columns |= {} if row.whole is None else {CUT: row.whole}
+    columns["tokens"] = list(map(written, code.tokens))
+    if code.offsets is not None and code.sequences is not None:
+        columns |= {name: [span[side] for span in code.offsets] for side, name in enumerate(("starts", "ends"))}
+        columns["segments"] = [-1 if sequence is None else sequence for sequence in code.sequences]
+    return columns | word_columns(columns)
 
 
 def word_columns(row: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -56,29 +56,38 @@ class Fields:
 
 def row_of(number: int, row: Mapping[str, Any], fields: Fields, source: str, unit: str) -> InputRow | RowError:
     """The row that a mapping of fields holds, or the reason why it cannot be read."""
+    name = row.get("id")
+    row_id = str(written(name)) if _is_whole(name) or (isinstance(name, str) and name) else str(number)
     try:
         inputs = _inputs(row, fields)
     except InputError as error:
-        return RowError(source, number, str(error), unit, id=_id(row, number))
-    target, foil = _first_word(row, "target", "label"), _first_word(row, "foil")
-    return InputRow(number, _id(row, number), **inputs, target=target, foil=foil, columns=_carried(row, fields))
+        return RowError(source, number, str(error), unit, id=row_id)
+    words = {name: value for name in ("target", "label", "foil") if isinstance(value := row.get(name), str | int)}
+    typed = dict(fields.kinds)
+    carried = tuple(row.get(name) if name in typed else written(row.get(name)) for name in fields.columns)
+    target = words.get("target", words.get("label"))
+    return InputRow(number, row_id, **inputs, target=target, foil=words.get("foil"), columns=carried)
 
 
 def _inputs(row: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     """What a model reads of a row: its text (with a pair), its ids, or its messages."""
-    messages = None if fields.messages is None else row.get(fields.messages)
-    if messages is None:
-        _refuse_neither(row, fields)
-        return {**_texts(row, fields), **_ids(row, fields)}
-    read = _messages(messages, str(fields.messages))
-    return {**dict.fromkeys(("text", "pair", "input_ids", "token_type_ids", "attention_mask")), "messages": read}
-
-
-def _refuse_neither(row: Mapping[str, Any], fields: Fields) -> None:
-    """Refuse a row that may hold messages or a text, and holds none of the two."""
+    inputs: dict[str, Any] = dict.fromkeys(("text", "pair", "input_ids", "token_type_ids", "attention_mask"))
     text = fields.text or TEXT_FIELDS[0]
-    if fields.messages is not None and row.get(text) is None:
-        raise InputError(f"neither field {fields.messages!r} nor field {text!r} holds anything.")
+    if fields.messages is not None:
+        if row.get(fields.messages) is not None:
+            return {**inputs, "messages": _messages(row[fields.messages], fields.messages)}
+        if row.get(text) is None:
+            raise InputError(f"neither field {fields.messages!r} nor field {text!r} holds anything.")
+    if fields.ids is None:
+        inputs["text"] = readable(row.get(text), text, most=LIMITS.characters)
+    if fields.pair is not None:
+        inputs["pair"] = readable(row.get(fields.pair), fields.pair, most=LIMITS.characters)
+    if fields.ids is not None:
+        names = {"input_ids": fields.ids, "token_type_ids": "token_type_ids", "attention_mask": "attention_mask"}
+        inputs |= {part: _numbers(row.get(name), name) for part, name in names.items()}
+        if inputs["input_ids"] is None:
+            raise InputError(f"field {fields.ids!r} holds no ids.")
+    return inputs
 
 
 def _messages(value: Any, name: str) -> tuple[Any, ...]:
@@ -86,14 +95,11 @@ def _messages(value: Any, name: str) -> tuple[Any, ...]:
     messages = _from_json(value) if isinstance(value, str) else value
     if not isinstance(messages, list) or not messages:
         raise InputError(f'field {name!r} does not hold a list of messages as {{"role": "user", "content": "..."}}.')
-    texts = [message["content"] for message in messages if isinstance(message, Mapping) and _is_content(message)]
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    texts = [content for content in contents if isinstance(content, str)]
     if texts:
         readable("".join(texts), name, most=LIMITS.characters)
     return tuple(messages)
-
-
-def _is_content(message: Mapping[str, Any]) -> bool:
-    return isinstance(message.get("content"), str)
 
 
 def as_conversation(row: InputRow | RowError) -> InputRow | RowError:
@@ -103,26 +109,6 @@ def as_conversation(row: InputRow | RowError) -> InputRow | RowError:
     if row.text is None or row.pair is not None:
         return RowError("rows", row.row, "a text with a pair, or ids, which are no conversation", "row", id=row.id)
     return replace(row, text=None, messages=({"role": "user", "content": row.text},))
-
-
-def _texts(row: Mapping[str, Any], fields: Fields) -> dict[str, str | None]:
-    text = None if fields.ids is not None else _text(row, fields.text or TEXT_FIELDS[0])
-    return {"text": text, "pair": None if fields.pair is None else _text(row, fields.pair)}
-
-
-def _text(row: Mapping[str, Any], field: str) -> str:
-    return readable(row.get(field), field, most=LIMITS.characters)
-
-
-def _ids(row: Mapping[str, Any], fields: Fields) -> dict[str, list[int] | None]:
-    """The ids, the segments and the mask of a row; None for each where it is read as text."""
-    names = {"input_ids": fields.ids, "token_type_ids": "token_type_ids", "attention_mask": "attention_mask"}
-    if fields.ids is None:
-        return dict.fromkeys(names)
-    ids = {part: _numbers(row.get(str(name)), str(name)) for part, name in names.items()}
-    if ids["input_ids"] is None:
-        raise InputError(f"field {fields.ids!r} holds no ids.")
-    return ids
 
 
 def _numbers(value: Any, name: str) -> list[int] | None:
@@ -147,38 +133,16 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _id(row: Mapping[str, Any], number: int) -> str:
-    """The row's own id, which is a word or a number; else its place."""
-    name = row.get("id")
-    is_id = _is_whole(name) or (isinstance(name, str) and name != "")
-    return str(written(name)) if is_id else str(number)
-
-
-def _first_word(row: Mapping[str, Any], *names: str) -> str | int | None:
-    """The first of these fields that holds a word or a number."""
-    values = (row.get(name) for name in names)
-    return next((value for value in values if isinstance(value, str | int)), None)
-
-
-def _carried(row: Mapping[str, Any], fields: Fields) -> tuple[Any, ...]:
-    typed = dict(fields.kinds)
-    return tuple(row.get(name) if name in typed else written(row.get(name)) for name in fields.columns)
-
-
 def written(value: Any) -> str | None:
-    """A carried value as text: a string as it is, anything else as JSON. Half a character is written out, as in Python."""
+    """A carried value as text: a string as it is, anything else as JSON, or the name of its type where it has none (a list
+    that contains itself). Half a character is written out, as in Python."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else _as_json(value)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _as_json(value: Any) -> str:
-    """JSON of a value; the name of its type where it has none."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):  # a list that contains itself
-        return type(value).__name__
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 # --- shards of rows ---------------------------------------------------------------------------------------------------
@@ -198,15 +162,13 @@ def place_of(row: InputRow | RowError) -> int:
 
 
 def fingerprint(rows: Sequence[InputRow | RowError]) -> str:
-    """A checksum of everything that these rows hold."""
+    """A checksum of everything that these rows hold, before they were cut."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps(_content(row), default=str).encode())
+        if isinstance(row, RowError):
+            content: list[Any] = [row.number, row.reason]
+        else:
+            *content, messages, _ = vars(row).values()
+            content += [] if messages is None else [messages]
+        digest.update(json.dumps(content, default=str).encode())
     return digest.hexdigest()[:16]
-
-
-def _content(row: InputRow | RowError) -> list[Any]:
-    if isinstance(row, RowError):
-        return [row.number, row.reason]
-    *values, messages, _ = vars(row).values()  # rows are known by what they were before they were cut
-    return values if messages is None else [*values, messages]

@@ -103,7 +103,10 @@ class CorpusFolder(RunFolder):
         if not (self.place / "manifest.json").is_file():
             return {}, False
         shards = self.manifest.get("shards", [])
-        if not isinstance(shards, list) or not all(map(_is_entry, shards)):
+        if not isinstance(shards, list) or not all(
+            isinstance(shard, dict) and all(isinstance(shard.get(name), kind) for name, kind in ENTRY.items())
+            for shard in shards
+        ):
             return {}, True
         return {shard["number"]: (shard["file"], shard["sha256"]) for shard in shards}, False
 
@@ -118,7 +121,8 @@ class CorpusFolder(RunFolder):
 
     def done(self, run: str, listed: Mapping[int, tuple[str, str]]) -> tuple[dict[int, Shard], list[str]]:
         """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A shard of
-        a number that is `listed` must be the very file that is listed."""
+        a number that is `listed` must be the very file that is listed. Maps without a shard are deleted where they are whole,
+        because they are computed again with it; others are moved aside."""
         shards: dict[int, Shard] = {}
         aside: list[str] = []
         for path in _visible(self.shards):
@@ -127,20 +131,19 @@ class CorpusFolder(RunFolder):
                 self.put_aside(path, aside)
             else:
                 shards[shard.number] = shard
-        self._clear_maps({shard.maps for shard in shards.values()}, aside)
-        return shards, aside
-
-    def _clear_maps(self, needed: Collection[str | None], aside: list[str]) -> None:
-        """Delete maps without a shard where they are whole, because they are computed again with it; move others aside."""
+        needed = {shard.maps for shard in shards.values()}
         for path in [path for path in _visible(self.maps) if path.name not in needed]:
             if _is_whole(path, _number_of(path.name)):
                 path.unlink()
             else:
                 self.put_aside(path, aside)
+        return shards, aside
 
     def put_aside(self, path: Path, aside: list[str]) -> None:
         """Give a file a name that no reader looks for, and that no file has yet. Its old name is added to `aside`."""
-        short = _short(path.name)
+        short = path.name
+        while len(os.fsencode(short)) > 200:  # a file's name has at most 255 bytes
+            short = short[:-1]
         place = path.with_name(f"{ASIDE}{short}")
         while os.path.lexists(place):
             place = path.with_name(f"{ASIDE}{secrets.token_hex(6)}-{short}")
@@ -154,19 +157,20 @@ class CorpusFolder(RunFolder):
             self.put_aside(self.maps / shard.maps, aside)
 
     def _whole(self, path: Path, run: str, listed: Mapping[int, tuple[str, str]]) -> Shard | None:
-        """The shard in a file, where it and its maps are whole and of this run."""
+        """The shard in a file, where it and its maps are whole and of this run, and of the number in its name."""
         number = _number_of(path.name)
         if number is None or not path.is_file():
             return None
-        shard = _shard_in(path, run, listed.get(number))
-        return shard if shard is not None and self._is_complete(shard, number) else None
-
-    def _is_complete(self, shard: Shard, number: int) -> bool:
-        """Whether a shard has the number in its file's name, and the maps that it names are there and whole."""
-        return shard.number == number and (shard.maps is None or self._has_maps(shard.maps, number))
-
-    def _has_maps(self, name: str, number: int) -> bool:
-        return _number_of(name) is not None and _is_whole(self.maps / name, number)
+        content = path.read_bytes()
+        if not _is_listed(path, hashlib.sha256(content).hexdigest(), listed.get(number)):
+            return None
+        try:
+            shard = read_shard(path, content, run)
+        except ResultError:
+            return None
+        maps = None if shard.maps is None else _number_of(shard.maps)
+        has_maps = shard.maps is None or (maps is not None and _is_whole(self.maps / shard.maps, number))
+        return shard if shard.number == number and has_maps else None
 
     def bad_rows(self, shards: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
         """The rows that could not be explained, as the shards say, in the order of the data."""
@@ -208,13 +212,6 @@ def _may_hold_rows(path: Path) -> bool:
         return True
 
 
-def _short(name: str) -> str:
-    """The name, cut to 200 bytes: a file's name has at most 255."""
-    while len(os.fsencode(name)) > 200:
-        name = name[:-1]
-    return name
-
-
 def _number_of(name: str) -> int | None:
     """The number in the name of a shard, or of its maps; None for other names."""
     match = NAME.fullmatch(name)
@@ -240,20 +237,6 @@ def refuse_changed(path: Path, listed: Mapping[int, tuple[str, str]]) -> None:
             f"{path.name!r} is not the file that the run wrote: its checksum is another. Give the run's command again: it is "
             "moved aside, and its rows are done again."
         )
-
-
-def _is_entry(shard: Any) -> bool:
-    """Whether this is what a manifest says of a shard."""
-    return isinstance(shard, dict) and all(isinstance(shard.get(name), kind) for name, kind in ENTRY.items())
-
-
-def _shard_in(path: Path, run: str, entry: tuple[str, str] | None) -> Shard | None:
-    """The shard of this run in a file; None where the file is damaged, or not the one of the manifest's entry."""
-    content = path.read_bytes()
-    try:
-        return read_shard(path, content, run) if _is_listed(path, hashlib.sha256(content).hexdigest(), entry) else None
-    except ResultError:
-        return None
 
 
 def read_shard(path: Path, content: bytes, run: str) -> Shard:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, repeat
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,17 +23,17 @@ from ...scoring.aggregate import find, rolled_row, rolled_rows
 from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
 from ...scoring.attributions import attribute_each
 from ...scoring.maps import Call, Scorer, fresh, method, mix
-from ...types import Attribution, Chat, Example, Map, Trace
-from .answers import Answer, Read, answer_columns, answers_of, input_columns, map_numbers, or_raise
+from ...types import Attribution, Chat, Example, Map, Prediction, Trace
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import CUT, RATIO, Plan, refuse_target
+from .row_words import input_columns
 from .rows import InputRow, fingerprint, place_of, written
 from .shards import SCHEMA, file_name
 from .taken_out import refuse_trust, trust_columns
 from .writing import written_rows
 
 LONGEST_REASON = 400  # characters
-Text = tuple[InputRow, Encoded]
+Read = Attribution | MixlensError  # the scores of one method on one row, or the reason why there are none
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,15 @@ class ShardFiles:
     input: str  # fingerprint of the rows it was made from
 
 
-def _ignore(_: int) -> None:
-    pass
+@dataclass(frozen=True)
+class Answer:
+    """What the model and the methods say of one row. `seconds`: its share of the seconds of its batch."""
+
+    trace: Trace
+    maps: dict[str, Map]
+    scores: dict[str, Read]
+    prediction: Prediction
+    seconds: float
 
 
 class Worker:
@@ -71,32 +76,19 @@ class Worker:
     def __init__(self, model: Model, plan: Plan):
         self.model, self.plan = model, plan
         self.requests = parse_methods(plan.methods)
+        self.maps = {name: request for name, request in self.requests.items() if request.is_map}
+        self.random = [name for name, request in self.maps.items() if request.name == RANDOM]  # seeds differ by text
         self.groups = grouped(self.requests)
-        grouped_names = () if plan.generate is not None else chain.from_iterable(self.groups)
-        self.ratios = list(filter(self._has_ratio, grouped_names))  # in the order of the columns
-
-    def _has_ratio(self, name: str) -> bool:
-        return "mixing_ratio" in method(self.requests[name].name).extras
-
-    @cached_property
-    def maps(self) -> dict[str, MethodRequest]:
-        return {name: request for name, request in self.requests.items() if request.is_map}
-
-    @cached_property
-    def attributions(self) -> dict[str, MethodRequest]:
-        return {name: request for name, request in self.requests.items() if not request.is_map}
-
-    @cached_property
-    def random(self) -> list[str]:
-        """The requests for random scores, whose seed differs from text to text."""
-        return [name for name, request in self.maps.items() if request.name == RANDOM]
+        names = [] if plan.generate is not None else [name for group in self.groups for name in group]
+        # in the order of the columns
+        self.ratios = [name for name in names if "mixing_ratio" in method(self.requests[name].name).extras]
 
     @cached_property
     def streams(self) -> bool:
         """Whether a pass that keeps nothing is enough: for maps alone, which look at one layer at a time."""
-        return (
-            not self.attributions and not self.random and all(map(_reads_single_layers, map(self._call, self.groups)))
-        )
+        calls = map(self._call, self.groups)
+        single = all(not call.query and not any(used.whole for used in call.methods.values()) for call in calls)
+        return len(self.maps) == len(self.requests) and not self.random and single
 
     def refuse(self) -> None:
         """Refuse what no row could pass."""
@@ -119,79 +111,60 @@ class Worker:
     # - one shard
 
     def window(
-        self, number: int, rows: Sequence[InputRow | RowError], run: str, tick: Callable[[int], object] = _ignore
+        self, number: int, rows: Sequence[InputRow | RowError], run: str, tick: Callable[[int], object] = lambda _: None
     ) -> ShardFiles:
         """The files of the shard of this number. `tick` is called with the number of rows that are done."""
-        texts, bad = self._texts(rows)
+        texts: list[tuple[InputRow, Encoded]] = []
+        bad: list[BadRow] = []
+        for row in map(self.shorter, rows):
+            try:
+                if isinstance(row, RowError):
+                    raise InputError(row.reason)
+                texts.append((row, self.encode(row)))
+            except TokenLimitError as error:  # of a text that was not to be cut, with the option that cuts it
+                whole = getattr(row, "text", None) is not None and not self.plan.truncate
+                bad.append(_bad_row(row, naming_option(error) if whole else error))
+            except MixlensError as error:
+                bad.append(_bad_row(row, error))
+            except MemoryError:
+                bad.append(_bad_row(row, InputError("memory runs out while the text is cut into tokens.")))
         tick(len(bad))
         answers = self._columns_by_text(texts, tick)
-        bad += [answer for answer in answers.values() if isinstance(answer, BadRow)]
-        good = [answers[i] for i in sorted(answers) if not isinstance(answers[i], BadRow)]
-        return self._files(number, run, fingerprint(rows), good, sorted(bad, key=attrgetter("row")))
+        in_order = [answers[i] for i in sorted(answers)]
+        bad = sorted(bad + [answer for answer in in_order if isinstance(answer, BadRow)], key=lambda one: one.row)
+        good = [answer for answer in in_order if not isinstance(answer, BadRow)]
+        maps = None if self.plan.maps is None else maps_content(number, good, self.plan.maps)
+        maps_name = None if maps is None else file_name(number, maps)
+        source = fingerprint(rows)
+        facts = {"schema": SCHEMA, "run": run, "number": number, "input": source, "maps": maps_name}
+        facts["errors"] = list(map(vars, bad))
+        content = parquet_content(table_of(good, self.schema(), facts))
+        return ShardFiles(number, content, file_name(number, content), maps, maps_name, len(good), tuple(bad), source)
 
-    def _columns_by_text(self, texts: Sequence[Text], tick: Callable[[int], object]) -> dict[int, Any]:
-        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond its batch:
-        its traceback would hold the traces."""
+    def _columns_by_text(
+        self, texts: Sequence[tuple[InputRow, Encoded]], tick: Callable[[int], object]
+    ) -> dict[int, Any]:
+        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond its
+        batch: its traceback would hold the traces."""
         answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             rows, encoded = zip(*(texts[i] for i in batch), strict=True)
-            compare = not answers
-            answers |= zip(batch, map(_columns_or_bad, rows, self._batch(rows, encoded, compare=compare)), strict=True)
+            made = zip(batch, rows, self._batch(rows, encoded, compare=not answers), strict=True)
+            answers |= {i: _bad_row(row, one) if isinstance(one, MixlensError) else one for i, row, one in made}
+            del made
             tick(len(batch))
         return answers
 
-    def _files(self, number: int, run: str, source: str, rows: Sequence[Row], bad: Sequence[BadRow]) -> ShardFiles:
-        maps = None if self.plan.maps is None else maps_content(number, rows, self.plan.maps)
-        maps_name = None if maps is None else file_name(number, maps)
-        facts = {
-            "schema": SCHEMA,
-            "run": run,
-            "number": number,
-            "input": source,
-            "maps": maps_name,
-            "errors": list(map(vars, bad)),
-        }
-        content = parquet_content(table_of(rows, self.schema(), facts))
-        return ShardFiles(number, content, file_name(number, content), maps, maps_name, len(rows), tuple(bad), source)
-
-    def _texts(self, rows: Sequence[InputRow | RowError]) -> tuple[list[Text], list[BadRow]]:
-        """The rows with their tokens, and the rows that cannot be read."""
-        texts: list[Text] = []
-        bad: list[BadRow] = []
-        for row in map(self.shorter, rows):
-            code = self._code_or_reason(row)
-            if isinstance(row, RowError) or isinstance(code, MixlensError):
-                bad.append(_bad_row(row, code))
-            else:
-                texts.append((row, code))
-        return texts, bad
-
-    def _code_or_reason(self, row: InputRow | RowError) -> Any:
-        """The tokens of one row, or the reason why it has none."""
-        if isinstance(row, RowError):
-            return InputError(row.reason)
-        try:
-            return self.encode(row)
-        except TokenLimitError as error:
-            return self._with_option(error, row)
-        except MixlensError as error:
-            return error
-        except MemoryError:
-            return InputError("memory runs out while the text is cut into tokens.")
-
-    def _with_option(self, error: TokenLimitError, row: InputRow) -> TokenLimitError:
-        """The refusal of a row that is too long; of a text that was not to be cut, with the option that cuts it."""
-        return error if row.text is None or self.plan.truncate else naming_option(error)
-
     def shorter(self, row: Any) -> Any:
         """The row, its text cut to what the model reads where the plan says so; tokens that it will write have room."""
-        if self._is_to_be_cut(row):
+        if self.plan.truncate and getattr(row, "text", None) is not None:
             with contextlib.suppress(MixlensError):  # what is wrong with the text is said where it is read
-                return _cut(row, self.model, self.plan.generate or 0)
+                room = self.plan.generate or 0
+                limit = None if self.model.max_tokens is None else self.model.max_tokens - room
+                cut = truncated(Example(str(row.text), row.pair), self.model, limit)
+                if cut.info.get(CUT) is not None:
+                    return replace(row, text=cut.text, pair=cut.pair, whole=cut.info[CUT])
         return row
-
-    def _is_to_be_cut(self, row: InputRow | RowError) -> bool:
-        return self.plan.truncate and getattr(row, "text", None) is not None
 
     def encode(self, row: InputRow) -> Encoded:
         """The tokens of one row."""
@@ -210,29 +183,70 @@ class Worker:
         try:
             if self.plan.generate is not None:
                 return written_rows(self.model, self.plan, self.requests, rows, encoded)
-            answers = self._answers_of_batch(rows, encoded, compare)
+            answers = self._answers(rows, encoded, compare)
         except RowsError:  # the other batches, which are not compared, would be wrong too
             raise
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-            reason = _reason(error, encoded[0])
-            return [reason] if len(encoded) == 1 else self._halves(rows, encoded)
-        return list(map(self._row_or_reason, rows, encoded, answers))
+            if not isinstance(error, MixlensError | MemoryError) and not is_out_of_memory(error):
+                raise
+            if len(encoded) == 1:
+                return [error if isinstance(error, MixlensError) else _memory_error(encoded[0])]
+            if self.model.device.type == "cuda":
+                torch.cuda.empty_cache()
+            half = len(encoded) // 2
+            return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
+        return [self._row_or_reason(*one) for one in zip(rows, encoded, answers, strict=True)]
 
-    def _halves(self, rows: Sequence[InputRow], encoded: Sequence[Encoded]) -> list[Row | MixlensError]:
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
-        half = len(encoded) // 2
-        return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
-
-    def _answers_of_batch(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], compare: bool) -> list[Answer]:
+    def _answers(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], compare: bool) -> list[Answer]:
         started = time.perf_counter()
-        traces, maps = (self._stream if self.streams else self._trace)(encoded, compare)
-        attributed = self._attribution_scores(rows, traces)
+        if self.streams:
+            traces, maps = fresh(partial(self._stream, encoded, compare), self.model)
+        else:
+            traces, _ = self.model.run_traced(encoded, compare=compare)
+            calls = [(self.requests[group[0]], group) for group in self.groups]
+            of_groups = [
+                mix(traces, [self.requests[n].name for n in group], variant=shared.variant, **shared.options)
+                for shared, group in calls
+            ]
+            maps = self._by_method(of_groups, len(traces))
+            for trace, of_trace in zip(traces, maps, strict=True):
+                of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
+        scores: dict[str, list[Read]] = {}
+        places = [self._place(trace) for trace in traces]
+        for name, request in self.requests.items():
+            if name in self.maps:
+                scores[name] = answers_of(
+                    places, partial(_rolled, [one[name] for one in maps], places, request.rollout)
+                )
+            else:
+                scores[name] = self._attributed(request, rows, traces)
         predicted = predictions(traces, k=1)
-        scores = {**self._map_scores(traces, maps), **attributed}
         seconds = (time.perf_counter() - started) / len(encoded)
-        by_row = [{name: of_method[i] for name, of_method in scores.items()} for i in range(len(rows))]
-        return [Answer(*parts, seconds) for parts in zip(traces, maps, by_row, predicted, strict=True)]
+        return [
+            Answer(
+                traces[i], maps[i], {name: of_method[i] for name, of_method in scores.items()}, predicted[i], seconds
+            )
+            for i in range(len(rows))
+        ]
+
+    def _stream(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
+        """Every layer is scored by every method when it has run, then released."""
+        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
+
+        def score(index: int, layer: Any) -> None:
+            for scorer in scorers:
+                scorer.score([layer], index)
+
+        traces, _ = self.model.run_traced(encoded, each=score, compare=compare)
+        return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
+
+    def _by_method(self, of_groups: Sequence[Sequence[Any]], count: int) -> list[dict[str, Map]]:
+        """For every trace its maps by the method as written."""
+        maps: list[dict[str, Map]] = [{} for _ in range(count)]
+        for group, of_traces in zip(self.groups, of_groups, strict=True):
+            for of_trace, by_name in zip(maps, of_traces, strict=True):
+                of_trace |= {name: by_name[self.requests[name].name] for name in group}
+        return maps
 
     def _place(self, trace: Trace) -> int | MixlensError:
         """The position that is read, or the reason why there is none."""
@@ -241,139 +255,71 @@ class Worker:
         except MixlensError as error:
             return error
 
-    def _map_scores(self, traces: Sequence[Trace], maps: Sequence[dict[str, Map]]) -> dict[str, list[Read]]:
-        """Of every map method, the row of each rolled-out map at the position that is read, or the reason why there is none."""
-        places = list(map(self._place, traces))
-        return {
-            name: answers_of(places, partial(_rows_at, [of_trace[name] for of_trace in maps], places, request.rollout))
-            for name, request in self.maps.items()
-        }
-
-    def _stream(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
-        """Every layer is scored by every method when it has run, then released."""
-        return fresh(partial(self._stream_once, encoded, compare), self.model)
-
-    def _stream_once(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
-        scorers = [Scorer(self._call(group), len(encoded), encoded[0].tokens, self.model) for group in self.groups]
-        traces, _ = self.model.run_traced(encoded, each=partial(_score_layer, scorers), compare=compare)
-        return traces, self._by_method([scorer.maps(traces) for scorer in scorers], len(traces))
-
-    def _trace(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
-        """The traced pass is held until every method has scored it."""
-        traces, _ = self.model.run_traced(encoded, compare=compare)
-        maps = self._by_method([self._group_maps(traces, group) for group in self.groups], len(traces))
-        for trace, of_trace in zip(traces, maps, strict=True):
-            of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
-        return traces, maps
-
-    def _group_maps(self, traces: Sequence[Trace], group: Sequence[str]) -> Any:
-        """For every trace the maps of a group of methods that share their options."""
-        shared = self.requests[group[0]]
-        return mix(traces, [self.requests[name].name for name in group], variant=shared.variant, **shared.options)
-
-    def _by_method(self, of_groups: Sequence[Sequence[dict[str, Map]]], count: int) -> list[dict[str, Map]]:
-        """For every trace its maps by the method as written."""
-        maps: list[dict[str, Map]] = [{} for _ in range(count)]
-        for group, of_traces in zip(self.groups, of_groups, strict=True):
-            for of_trace, by_name in zip(maps, of_traces, strict=True):
-                of_trace |= {name: by_name[self.requests[name].name] for name in group}
-        return maps
-
-    def _attribution_scores(self, rows: Sequence[InputRow], traces: Sequence[Trace]) -> dict[str, list[Read]]:
-        """The scores of every attribution method on every row, or the reason why there are none."""
-        return {name: self._scores_by(request, rows, traces) for name, request in self.attributions.items()}
-
-    def _scores_by(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
-        """The scores of one method on every row. Rows share their gradients."""
-        questions = [self._question(request, row) for row in rows]
-        options: dict[str, Any] = {"variant": request.variant, "tokens": self.plan.batch_tokens, **request.options}
+    def _attributed(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
+        """The scores of one method on every row, or the reason why there are none. Rows share their gradients."""
+        plan, questions = self.plan, []
+        for row in rows:
+            question: Any = {"query": plan.query}
+            if request.class_specific and plan.target != "gold":
+                question |= {"target": plan.target, "foil": plan.foil, "score": plan.score}
+            elif request.class_specific and row.target is None:
+                question = InputError("the row has no target and no label, so there is no gold target to explain.")
+            elif request.class_specific:
+                foil = row.foil if plan.foil is None else plan.foil
+                question |= {"target": row.target, "foil": foil, "score": plan.score}
+            questions.append(question)
+        options: dict[str, Any] = {"variant": request.variant, "tokens": plan.batch_tokens, **request.options}
 
         def attributed(asked: Sequence[int]) -> Sequence[Read]:
             return attribute_each([traces[i] for i in asked], request.name, [questions[i] for i in asked], **options)
 
         return answers_of(questions, attributed)
 
-    def _question(self, request: MethodRequest, row: InputRow) -> Any:
-        """What `attribute` is asked of one row, or the reason why it cannot be asked."""
-        plan, place = self.plan, {"query": self.plan.query}
-        if not request.class_specific:
-            return place
-        if plan.target != "gold":
-            return {**place, "target": plan.target, "foil": plan.foil, "score": plan.score}
-        if row.target is None:
-            return InputError("the row has no target and no label, so there is no gold target to explain.")
-        foil = row.foil if plan.foil is None else plan.foil
-        return {**place, "target": row.target, "foil": foil, "score": plan.score}
-
     # - one row
 
     def _row_or_reason(self, row: InputRow, code: Encoded, answer: Answer) -> Row | MixlensError:
+        """The columns of one row, or the reason why it has none."""
         try:
-            return self._row(row, code, answer)
+            started = time.perf_counter()
+            prediction, probability = answer.prediction[0] if answer.prediction else (None, None)
+            gap = max((float(scores.info["gap"]) for scores in answer.maps.values()), default=None)
+            columns: Row = {**input_columns(row, code), "query": _or_raise(self._place(answer.trace))}
+            columns |= {"prediction": written(prediction), "probability": probability, "target": None, "gap": gap}
+            columns |= zip(self.plan.columns, row.columns, strict=True)
+            scores = {name: _or_raise(answer.scores[name]) for name in self.requests}
+            for name, read in scores.items():
+                columns[name] = read.scores.numpy()
+                if name not in self.maps:
+                    columns["target"] = read.info["target"] or columns["target"]
+            for name in self.ratios:
+                columns[RATIO + name] = answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist()
+            if self.plan.trust:
+                columns |= trust_columns(answer.trace, columns, scores)
+            if self.plan.maps is not None:
+                kind = getattr(torch, self.plan.maps)
+                columns["maps"] = {name: one.scores.to("cpu", kind).numpy() for name, one in answer.maps.items()}
+            columns["seconds"] = answer.seconds + time.perf_counter() - started
+            return columns
         except MixlensError as error:
             return error
         except MemoryError:
             return _memory_error(code)
 
-    def _row(self, row: InputRow, code: Encoded, answer: Answer) -> Row:
-        """The columns of one row."""
-        started = time.perf_counter()
-        place = or_raise(self._place(answer.trace))
-        columns: Row = {**input_columns(row, code), "query": place, **answer_columns(answer)}
-        columns |= zip(self.plan.columns, row.columns, strict=True)
-        for name in self.requests:
-            columns |= self._scores(name, or_raise(answer.scores[name]), columns["target"])
-        columns |= {
-            RATIO + name: answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist() for name in self.ratios
-        }
-        if self.plan.trust:
-            columns |= trust_columns(
-                answer.trace, columns, {name: or_raise(read) for name, read in answer.scores.items()}
-            )
-        if self.plan.maps is not None:
-            columns["maps"] = map_numbers(answer.maps, getattr(torch, self.plan.maps))
-        columns["seconds"] = answer.seconds + time.perf_counter() - started
-        return columns
 
-    def _scores(self, name: str, read: Attribution, target: str | None) -> Row:
-        """One method's scores, and the target that it explained."""
-        if name in self.maps:
-            return {name: read.scores.numpy()}
-        return {name: read.scores.numpy(), "target": read.info["target"] or target}
+def answers_of(questions: Sequence[Any], answer: Callable[[list[int]], Sequence[Read]]) -> list[Read]:
+    """The answer to each question, all of them at once. A question that is a reason not to ask is its own answer."""
+    asked = [i for i, question in enumerate(questions) if not isinstance(question, MixlensError)]
+    answers = dict(zip(asked, answer(asked), strict=True))
+    return [answers.get(i, question) for i, question in enumerate(questions)]
 
 
-def _cut(row: InputRow, model: Model, room: int) -> InputRow:
-    """The row with a text that fits the model beside `room` more tokens; as it is where it fits."""
-    limit = None if model.max_tokens is None else model.max_tokens - room
-    shorter = truncated(Example(str(row.text), row.pair), model, limit)
-    whole = shorter.info.get(CUT)
-    return row if whole is None else replace(row, text=shorter.text, pair=shorter.pair, whole=whole)
-
-
-# --- answers and reasons ----------------------------------------------------------------------------------------------
-
-
-def _reads_single_layers(call: Call) -> bool:
-    return not call.query and not any(used.whole for used in call.methods.values())
-
-
-def _score_layer(scorers: Sequence[Scorer], index: int, layer: Any) -> None:
-    for scorer in scorers:
-        scorer.score([layer], index)
-
-
-def _rows_at(
-    maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]
-) -> Sequence[Read]:
-    return _rolled_rows([maps[i] for i in asked], [places[i] for i in asked], convention)
-
-
-def _rolled_rows(maps: Sequence[Map], places: Sequence[Any], convention: str | None) -> Sequence[Read]:
-    """All rows together; where one of them is refused, each by itself."""
+def _rolled(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
+    """The row of each rolled-out map at its place: all together; where one is refused, each by itself."""
     try:
-        return rolled_rows(maps, places, convention=convention) if maps else []
+        wanted = [maps[i] for i in asked], [places[i] for i in asked]
+        return rolled_rows(*wanted, convention=convention) if asked else []
     except MixlensError:
-        return list(map(_rolled_row, maps, places, repeat(convention)))
+        return [_rolled_row(maps[i], places[i], convention) for i in asked]
 
 
 def _rolled_row(scores: Map, place: int, convention: str | None) -> Read:
@@ -383,23 +329,15 @@ def _rolled_row(scores: Map, place: int, convention: str | None) -> Read:
         return error
 
 
-def _reason(error: Exception, code: Encoded) -> MixlensError:
-    """Why a batch cannot be explained. An error that is neither a refusal nor a want of memory is raised again."""
-    if isinstance(error, MixlensError):
-        return error
-    if isinstance(error, MemoryError) or is_out_of_memory(error):
-        return _memory_error(code)
-    raise error
+def _or_raise(answer: Any) -> Any:
+    if isinstance(answer, MixlensError):
+        raise answer
+    return answer
 
 
 def _memory_error(code: Encoded) -> InputError:
     return InputError(f"memory runs out with {len(code.input_ids)} tokens")
 
 
-def _columns_or_bad(row: InputRow, answer: Row | MixlensError) -> Row | BadRow:
-    return _bad_row(row, answer) if isinstance(answer, MixlensError) else answer
-
-
 def _bad_row(row: InputRow | RowError, error: Exception) -> BadRow:
-    reason = (written(str(error)) or type(error).__name__)[:LONGEST_REASON]
-    return BadRow(place_of(row), row.id, reason)
+    return BadRow(place_of(row), row.id, (written(str(error)) or type(error).__name__)[:LONGEST_REASON])

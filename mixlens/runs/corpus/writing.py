@@ -22,10 +22,10 @@ from ...base.errors import InputError, MixlensError
 from ...model.encode import Encoded
 from ...model.model import Model
 from ...scoring.asking import MethodRequest, parse_method
-from .answers import input_columns
 from .parquet import Row
 from .plan import WRITTEN, WRITTEN_SCORES, Plan
 from .reading import manifest_of, mapping, methods_of
+from .row_words import input_columns
 from .rows import InputRow, written
 from .shards import rows_in, shard_files
 
@@ -46,64 +46,40 @@ def written_rows(
     started = time.perf_counter()
     texts = write_each(model, encoded, plan.generate or 0)
     seconds = (time.perf_counter() - started) / len(rows)
-    return [_row_or_reason(plan, requests, row, text, seconds) for row, text in zip(rows, texts, strict=True)]
-
-
-def _row_or_reason(
-    plan: Plan, requests: Mapping[str, MethodRequest], row: InputRow, text: Written, seconds: float
-) -> Row | MixlensError:
-    try:
-        return _row(plan, requests, row, text, seconds)
-    except MixlensError as error:
-        return error
+    made: list[Row | MixlensError] = []
+    for row, text in zip(rows, texts, strict=True):
+        try:
+            made.append(_row(plan, requests, row, text, seconds))
+        except MixlensError as error:
+            made.append(error)
+    return made
 
 
 def _row(plan: Plan, requests: Mapping[str, MethodRequest], row: InputRow, text: Written, seconds: float) -> Row:
     started = time.perf_counter()
-    results = {name: _explained(text, request, plan) for name, request in requests.items()}
+    results: dict[str, Generation] = {}
+    for name, request in requests.items():
+        options: dict[str, Any] = {"variant": request.variant, **request.options_for(text.whole)}
+        options |= {"foil": plan.foil, "score": plan.score} if request.class_specific else {}
+        options |= {} if request.rollout is None else {"rollout": request.rollout}
+        results[name] = explain_written(text, request.name, **options)
     first = next(iter(results.values()))
-    columns: Row = {
-        **input_columns(row, text.prompt),
-        **_prediction(first),
-        **_text_columns(first),
-    }
+    begin, content = first.text.begin, to_dict(first)
+    layout = {**{name: content[name] for name in LAYOUT}, "tokens": content["tokens"][begin:]}
+    assert first.whole is not None
+    columns: Row = input_columns(row, text.prompt)
+    # What the model would have written first: as in every other run, the prediction after the row's own text.
+    (word, probability), *_ = first[0].info["prediction"]
+    columns |= {"query": begin - 1, "prediction": written(word), "probability": probability, "target": None}
+    said = written(first.text.written), list(first.whole.input_ids[begin:]), list(first.probabilities)
+    columns |= zip(WRITTEN, (*said, written(json.dumps(layout, ensure_ascii=False))), strict=True)
     columns |= zip(plan.columns, row.columns, strict=True)
     for name, result in results.items():
-        columns |= _score_columns(name, result)
+        parts = [result.scores[number, : begin + number] for number in range(len(result))]
+        columns[name] = result.scores[:, :begin].mean(0).numpy()
+        columns[WRITTEN_SCORES + name] = torch.cat(parts).numpy()
     gaps = [float(result.info["gap"]) for result in results.values() if "gap" in result.info]
     return {**columns, "gap": max(gaps, default=None), "seconds": seconds + time.perf_counter() - started}
-
-
-def _explained(text: Written, request: MethodRequest, plan: Plan) -> Generation:
-    options: dict[str, Any] = {"variant": request.variant, **request.options_for(text.whole)}
-    options |= {"foil": plan.foil, "score": plan.score} if request.class_specific else {}
-    options |= {} if request.rollout is None else {"rollout": request.rollout}
-    return explain_written(text, request.name, **options)
-
-
-def _prediction(result: Generation) -> Row:
-    """What the model would have written first: as in every other run, the prediction after the row's own text."""
-    (word, probability), *_ = result[0].info["prediction"]
-    return {"query": result.text.begin - 1, "prediction": written(word), "probability": probability, "target": None}
-
-
-def _text_columns(result: Generation) -> Row:
-    begin, content = result.text.begin, to_dict(result)
-    layout = {**{name: content[name] for name in LAYOUT}, "tokens": content["tokens"][begin:]}
-    assert result.whole is not None
-    values = (
-        written(result.text.written),
-        list(result.whole.input_ids[begin:]),
-        list(result.probabilities),
-        written(json.dumps(layout, ensure_ascii=False)),
-    )
-    return dict(zip(WRITTEN, values, strict=True))
-
-
-def _score_columns(name: str, result: Generation) -> Row:
-    begin = result.text.begin
-    parts = [result.scores[number, : begin + number] for number in range(len(result))]
-    return {name: result.scores[:, :begin].mean(0).numpy(), WRITTEN_SCORES + name: torch.cat(parts).numpy()}
 
 
 # --- and back -----------------------------------------------------------------------------------------------------------
@@ -115,27 +91,34 @@ def generations(
     """(row, Generation) of a run with `generate`, by one of its methods (by default the first), in the order of the data; of
     all rows, or of some. They hold no model, so nothing can be left out."""
     manifest = manifest_of(out)
-    name = _method(manifest, method)
+    known, model = methods_of(manifest), mapping(manifest.get("model"))
+    identity = mapping(manifest.get("identity"))
+    if mapping(identity.get("options")).get("generate") is None:
+        raise InputError("this run has no written texts. Give generate= to run, on the command line --generate.")
+    if method is not None and method not in known:
+        raise InputError(f"the run has no method {method!r}. It has {', '.join(known)}.")
+    name = method or known[0]
+    provenance = {
+        "model": model.get("name"),
+        "revision": model.get("revision"),
+        "family": model.get("family"),
+        "task": model.get("task"),
+        "dtype": identity.get("dtype"),
+        "versions": manifest.get("versions"),
+    }
     wanted = ["row", "text", "pair", "tokens", *WRITTEN, WRITTEN_SCORES + name]
     for path in shard_files(out):
         for row in rows_in(path, wanted):
             if rows is None or row["row"] in rows:
-                yield row["row"], _generation(row, name, manifest)
+                yield row["row"], _generation(row, name, provenance)
 
 
-def _method(manifest: Mapping[str, Any], method: str | None) -> str:
-    """The method that is asked for, or the first; refused where the run has none of this name, or wrote no text."""
-    known = methods_of(manifest)
-    options = mapping(mapping(manifest.get("identity")).get("options"))
-    if options.get("generate") is None:
-        raise InputError("this run has no written texts. Give generate= to run, on the command line --generate.")
-    if method is not None and method not in known:
-        raise InputError(f"the run has no method {method!r}. It has {', '.join(known)}.")
-    return method or known[0]
-
-
-def _generation(row: Mapping[str, Any], name: str, manifest: Mapping[str, Any]) -> Generation:
+def _generation(row: Mapping[str, Any], name: str, provenance: Mapping[str, Any]) -> Generation:
     layout, begin, count = json.loads(row["layout"]), len(row["tokens"]), len(row["written_ids"])
+    table, place = np.zeros((count, begin + count)), 0  # from rows of growing length, one behind the other
+    for number in range(count):
+        table[number, : begin + number] = row[WRITTEN_SCORES + name][place : place + begin + number]
+        place += begin + number
     content = {
         **layout,
         "kind": "generation",
@@ -147,27 +130,11 @@ def _generation(row: Mapping[str, Any], name: str, manifest: Mapping[str, Any]) 
         "tokens": [*row["tokens"], *layout["tokens"]],
         "begin": begin,
         "probabilities": row["probabilities"],
-        "scores": _table(row[WRITTEN_SCORES + name], begin, count).tolist(),
+        "scores": table.tolist(),
         "is_map": parse_method(name).is_map,
         "method": {"id": name},
         "filler": None,
         "predictions": [[]] * count,
-        "provenance": _provenance(manifest),
+        "provenance": provenance,
     }
     return from_dict(content)
-
-
-def _table(flat: Sequence[float], begin: int, count: int) -> np.ndarray:
-    """[written token, token] of rows of growing length, one behind the other."""
-    table, place = np.zeros((count, begin + count)), 0
-    for number in range(count):
-        table[number, : begin + number] = flat[place : place + begin + number]
-        place += begin + number
-    return table
-
-
-def _provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    model = mapping(manifest.get("model"))
-    facts = {"model": model.get("name"), "revision": model.get("revision"), "family": model.get("family")}
-    dtype = mapping(manifest.get("identity")).get("dtype")
-    return {**facts, "task": model.get("task"), "dtype": dtype, "versions": manifest.get("versions")}
