@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixlens
+from mixlens import Attribution, Map
 from mixlens.model.words import group_words
+from mixlens.scoring import aggregate
 from mixlens.scoring.aggregate import rolled_row, rolled_rows, shares_of_one, without_special
 from mixlens.scoring.conventions import CONVENTIONS
-from mixlens.types import Attribution, Map
 
 
 def a_map(scores: torch.Tensor, **info: object) -> Map:
@@ -296,3 +297,56 @@ def test_every_token_is_in_exactly_one_word(text: str, cuts: list[int]) -> None:
     offsets = list(itertools.pairwise(edges))
     words = group_words((text, None), offsets, [0] * len(offsets), ["x"] * len(offsets))
     assert [i for _, places in words for i in places] == list(range(len(offsets)))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "query", "message"),
+    [
+        (("a", "b"), 4, "query 4 is out of range: there are 2 tokens, -2 to 1."),
+        (("a", "b"), 1.5, "a query is an index or a token, not 1.5."),
+        (("a", "b", "a"), "a", "token 'a' occurs 2 times, at [0, 2]. Say which one by its index."),
+        (("a", "b"), "c", "no token 'c'. The tokens are: a b. An index works too."),
+        (("a",) * 41, "c", f"no token 'c'. The tokens are: {' '.join('a' * 40)} .... An index works too."),
+    ],
+)
+def test_positions_that_cannot_be_found(tokens: tuple[str, ...], query: int | str, message: str) -> None:
+    with pytest.raises(mixlens.MixlensError) as error:
+        aggregate.find(tokens, query)
+    assert str(error.value) == message
+
+
+def test_positions_of_tokens_and_of_their_letters() -> None:
+    assert [aggregate.find(("[CLS]", "un", "##do", "it"), one) for one in (0, -1, "un", "do")] == [0, 3, 1, 2]
+    assert aggregate.find(("do", "##do"), "do") == 0
+
+
+@pytest.mark.parametrize(
+    ("info", "shares"),
+    [
+        ({"distribution": True}, True),
+        ({}, False),
+        ({"distribution": True, "signed": True}, False),
+        ({"distribution": True, "rollout": {"residual": False, "normalize": False}}, True),
+        ({"distribution": True, "rollout": {"residual": True, "normalize": False}}, False),
+        ({"distribution": True, "rollout": {"residual": False, "normalize": False, "sum": True}}, False),
+        ({"distribution": False, "rollout": {"residual": True, "normalize": True}}, True),
+        ({"distribution": False, "rollout": {"residual": True, "normalize": False, "flow": True}}, True),
+    ],
+)
+def test_rows_that_are_shares(info: dict[str, object], shares: bool) -> None:
+    assert shares_of_one(info) is shares
+
+
+def test_a_row_out_of_range_stays_near_one_and_a_row_of_zeros_is_refused() -> None:
+    large = torch.tensor([[[1e200, 0.0], [0.0, 1.0]]] * 3, dtype=torch.float64)
+    row = rolled_row(a_map(large), 0, convention="globenc")
+    assert row.info["rollout"]["rescaled_layers"] == [2]
+    assert 0.5 <= float(row.scores.abs().max()) <= 1
+    fits = rolled_row(a_map(large.clamp(max=1e40)), 0, convention="globenc")
+    assert (fits.info["rollout"]["rescaled_layers"], fits.scores.tolist()) == ([], [pytest.approx(1e120), 0.0])
+    empty, full = a_map(torch.tensor([[[0.0, 0.0], [1.0, 1.0]]] * 3)), a_map(torch.ones(3, 2, 2))
+    for asked in (lambda: rolled_rows([full, empty], [0, 1]), empty.rollout):
+        with pytest.raises(mixlens.MixlensError, match="a row of this map sums to 0"):
+            asked()
+    with pytest.raises(mixlens.MixlensError, match="maps of several conventions"):
+        rolled_rows([full, a_map(torch.ones(3, 2, 2), convention="abnar")], [0, 0])

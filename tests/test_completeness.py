@@ -12,8 +12,8 @@ import torch
 from conftest import DISTINCT, SHARED, head_of, hf_model, ids, loaded, needs_shared
 
 import mixlens
-from mixlens.methods import _points, integrated
 from mixlens.methods import _quadrature as quadrature
+from mixlens.methods import integrated
 from mixlens.scoring.attributions import attribute
 from mixlens.scoring.completeness import CLOSED, IncompleteWarning, completeness
 
@@ -206,26 +206,6 @@ def test_the_gap_is_kept_in_a_file(tmp_path: Any) -> None:
     read = attribute(trace, "integrated_gradients")
     read.save(tmp_path / "x.safetensors")
     assert mixlens.load_result(tmp_path / "x.safetensors").info["completeness"] == read.info["completeness"]
-
-
-def test_a_large_chunk_is_cut_to_what_a_pass_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`chunk` says how many steps share a pass at most; the numbers are the same to rounding (1e-9 of float64)."""
-    trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(6))
-    monkeypatch.setattr(_points, "TOKENS", 12)
-    sizes: list[int] = []
-    own = integrated.Line.target
-
-    def passed(self: Any, between: torch.Tensor) -> torch.Tensor:
-        sizes.append(len(between))
-        return own(self, between)
-
-    monkeypatch.setattr(integrated.Line, "target", passed)
-    read = attribute(trace, "integrated_gradients", steps=20, chunk=1_000_000)
-    assert max(sizes) == 2
-    monkeypatch.undo()
-    torch.testing.assert_close(
-        read.scores, attribute(trace, "integrated_gradients", steps=20).scores, rtol=1e-9, atol=1e-9
-    )
 
 
 def test_memory_that_runs_out_in_python_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mixlens.base import files
-from mixlens.base.errors import InputError, MixlensError, ResultError
+from mixlens.base.errors import InputError, ResultError
 from mixlens.base.files import RunFolder
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -54,15 +52,6 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path, error: type[BaseExcep
     assert place.read_bytes() == b"old"
 
 
-def test_what_is_written_reaches_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[Any] = []
-    monkeypatch.setattr(files, "sync", lambda file: steps.append("file"))
-    monkeypatch.setattr(files.os, "replace", lambda a, b: steps.append((a.parent, b)))
-    monkeypatch.setattr(files, "sync_folder", steps.append)
-    files.write(tmp_path / "f", b"x")
-    assert steps == ["file", (tmp_path, tmp_path / "f"), tmp_path]
-
-
 @pytest.mark.parametrize(
     ("system", "refusals", "waits"), [("nt", 2, [0.01, 0.05]), ("nt", 0, []), ("nt", 4, list(files.WAITS))]
 )
@@ -91,51 +80,6 @@ def test_windows_is_asked_again(
             with pytest.raises(PermissionError):
                 files._rename_over(one, two)
             assert len(tried) == 1
-
-
-def test_disks_that_cannot_sync_names_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[int] = []
-    close = os.close
-    for number, raised in ((errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)):
-
-        def fails(_: int, number: int = number) -> None:
-            raise OSError(number, "no")
-
-        monkeypatch.setattr(files.os, "fsync", fails)
-        monkeypatch.setattr(files.os, "close", lambda file: (closed.append(file), close(file)))
-        if raised:
-            with pytest.raises(OSError, match="no"):
-                files.sync_folder(tmp_path)
-        else:
-            files.sync_folder(tmp_path)
-    assert len(closed) == 3
-
-    def refuses(*_: Any) -> int:
-        raise PermissionError
-
-    monkeypatch.setattr(files.os, "open", refuses)
-    files.sync_folder(tmp_path)
-
-
-def test_an_open_file_is_flushed_to_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[int] = []
-    monkeypatch.setattr(files.os, "fsync", flushed.append)
-    files.sync(7)
-    assert flushed == [7]
-
-
-def test_windows_has_locks_of_its_own_and_no_folders_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked: list[Any] = []
-    with monkeypatch.context() as patched:
-        patched.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=5, locking=lambda *given: locked.append(given)))
-        patched.setattr(files.sys, "platform", "win32")
-        files.take_lock(3)
-    assert locked == [(3, 5, 1)]
-    with monkeypatch.context() as patched:
-        patched.setattr(files.os, "name", "nt")
-        patched.setattr(files.os, "open", lambda *given: locked.append(given))
-        files.sync_folder(tmp_path)
-    assert len(locked) == 1
 
 
 # --- refusals of a folder ---------------------------------------------------------------------------------------------
@@ -168,14 +112,6 @@ def test_an_error_of_the_system_becomes_one_line(error: OSError, told: str) -> N
     with pytest.raises(ResultError) as found, files.in_folder(Path("/run")):
         raise error
     assert str(found.value).startswith(told)
-
-
-def test_a_refusal_stays_what_it_is() -> None:
-    class BothError(MixlensError, OSError):
-        pass
-
-    with pytest.raises(BothError), files.in_folder(Path("/run")):
-        raise BothError("x")
 
 
 def begun(folder: Path, **more: Any) -> None:
@@ -307,54 +243,6 @@ def test_a_lock_that_is_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
         assert str(told.value).startswith(
             f"{str(folder / '.lock')!r} is a link or no file. It was not made by a run: take it"
         )
-
-
-def test_the_lock_file_is_opened_with_care(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everyone may write to it; a link is refused where the system cannot refuse it; what is refused is closed again."""
-    before = os.umask(0)
-    try:
-        with RunFolder(tmp_path / "run").held():
-            assert (tmp_path / "run" / ".lock").stat().st_mode & 0o777 == 0o666
-    finally:
-        os.umask(before)
-    (tmp_path / "run" / ".lock").unlink()
-    (tmp_path / "target").touch()
-    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "target")
-    monkeypatch.setattr(files, "LOCK_FLAGS", os.O_RDWR | os.O_CREAT)
-    with pytest.raises(InputError, match="is a link or no file"), RunFolder(tmp_path / "run").held():
-        pass
-    (tmp_path / "run" / ".lock").unlink()
-    os.mkfifo(tmp_path / "run" / ".lock")
-    closed: list[int] = []
-    close = os.close
-    monkeypatch.setattr(files.os, "close", lambda file: (closed.append(file), close(file)))
-    with pytest.raises(InputError, match="is a link or no file"), RunFolder(tmp_path / "run").held():
-        pass
-    assert len(closed) == 2  # the folder above it, whose names were synced, and the pipe
-
-
-def test_a_folder_that_is_held_is_looked_at_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[Any] = []
-    monkeypatch.setattr(files, "sync_folder", steps.append)
-    monkeypatch.setattr(RunFolder, "still_held", lambda self: steps.append("held"))
-    with RunFolder(tmp_path / "run").held():
-        assert steps == [tmp_path, "held"]
-
-
-def test_manifests_are_read_as_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(Path, "read_text", lambda self, **named: asked.append(named) or '{"identity": {}}')
-    assert RunFolder(tmp_path).manifest == {"identity": {}}
-    assert asked == [{"encoding": "utf-8"}]
-
-
-def test_an_error_of_the_lock_that_means_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: int) -> None:
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr(files, "take_lock", fails)
-    with pytest.raises(OSError, match="no locks"), RunFolder(tmp_path).held():
-        pass
 
 
 def test_how_differences_are_written() -> None:

@@ -15,7 +15,7 @@ from mixlens.base.errors import InputError
 from mixlens.metrics import foreign
 from mixlens.metrics.foreign import PAPER, aligned, as_methods, attribution_from, method_of
 from mixlens.scoring.registry import known_attributions as known
-from mixlens.types import Attribution, Trace
+from mixlens.types import Trace
 
 TOKENS = ("[CLS]", "Un", "##real", "film", "[SEP]")
 WORDS = (("[CLS]", (0,)), ("Unreal", (1, 2)), ("film", (3,)), ("[SEP]", (4,)))
@@ -98,50 +98,6 @@ def test_zeros_are_not_negative() -> None:
     assert attribution_from(["a", "b"], [0.0, -0.0], signed=False).scores.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("scores", "values", "origin"),
-    [
-        ([[1.0, 2.0], [3.0, 4.5]], [3.0, 7.5], {"from": "list", "summed_over": 2}),
-        (np.array([[1.0, 2.0, 4.0], [3.0, 4.5, 0.0]]), [7.0, 7.5], {"from": "numpy.ndarray", "summed_over": 3}),
-        (torch.tensor([[[1.0], [2.0]]]), [1.0, 2.0], {"from": "torch.Tensor", "summed_over": 1}),
-        (np.array([[1, 2]]), [1.0, 2.0], {"from": "numpy.ndarray"}),
-        (np.array([[[[1, 2], [3, 4]]]]), [3.0, 7.0], {"from": "numpy.ndarray", "summed_over": 2}),
-    ],
-)
-def test_numbers_of_two_tokens(scores: Any, values: list[float], origin: dict[str, Any]) -> None:
-    assert read(["a", "b"], scores) == (values, origin)
-
-
-def test_numbers_of_one_token() -> None:
-    """A leading axis of one is then the token's own."""
-    assert read(["a"], [[1.0, 2.0]]) == ([3.0], {"from": "list", "summed_over": 2})
-    assert read(["a"], [4.0]) == ([4.0], {"from": "list"})
-    assert refused(["a"], [[[1.0]]]) == (
-        "there are 1 tokens ('a') and scores of the shape [1, 1, 1]. Give one for each token, or (word, score) pairs."
-    )
-
-
-@pytest.mark.parametrize(
-    ("scores", "shape"), [([1.0], "[1]"), (3.0, "[]"), (np.zeros((3, 2)), "[3, 2]"), (np.zeros((2, 2, 2)), "[2, 2, 2]")]
-)
-def test_shapes_that_do_not_fit(scores: Any, shape: str) -> None:
-    assert refused(["a", "b"], scores) == (
-        f"there are 2 tokens ('a b') and scores of the shape {shape}. Give one for each token, or (word, score) pairs."
-    )
-
-
-def test_what_is_no_number_is_refused() -> None:
-    told = "scores are numbers, one for each token, or (word, score) pairs, not 'text'."
-    assert refused(["a"], "text") == told
-    assert refused(["a", "b"], [[1.0], [2.0, 3.0]]) == told.replace("'text'", "[[1.0], [2.0, 3.0]]")
-
-
-def test_an_attribution_of_the_same_tokens() -> None:
-    own = Attribution(torch.tensor([1.0, 2.5]), ("a", "b"), "lrp")
-    assert read(["a", "b"], own) == ([1.0, 2.5], {"from": "mixlens lrp"})
-    assert refused(["a", "c"], own) == "the attribution's tokens are not those of the trace: 'a b' and 'a c'."
-
-
 def shap_of(values: Any) -> Any:
     return SimpleNamespace(values=values, base_values=0.0, data=None)
 
@@ -172,29 +128,6 @@ class Written(SimpleNamespace):
     """An inseq result by what it has."""
 
 
-def test_inseq_results_of_a_source_and_of_a_prompt() -> None:
-    source = np.array([[1.0, 2.0], [3.0, np.nan], [50.0, 60.0]])  # [token, written token]
-    of_source = Written(source_attributions=source, target_attributions=np.full((2, 2), 9.0))
-    assert read(["a", "b"], of_source, 1) == ([2.0, 0.0], {"from": "inseq.Written", "output": 1})
-    assert read(["a", "b", "c"], of_source, 0) == ([1.0, 3.0, 50.0], {"from": "inseq.Written", "output": 0})
-    of_prompt = Written(source_attributions=None, target_attributions=np.arange(12.0).reshape(3, 2, 2))
-    assert read(["a", "b"], of_prompt, 1) == ([5.0, 13.0], {"from": "inseq.Written", "output": 1, "summed_over": 2})
-    assert refused(["a", "b"], of_source, 2) == "the written tokens are 2: say which, output=0 to 1, not 2."
-    assert refused(["a"], Written(target_attributions=source)).startswith("scores are numbers")
-    assert refused(["a"], Written(source_attributions=source)).startswith("scores are numbers")
-
-
-def test_ferret_explanations() -> None:
-    given = {"tokens": ["a", "b"], "scores": [1.0, 2.0], "explainer": "LIME"}
-    assert read(["a", "b"], SimpleNamespace(**given)) == ([1.0, 2.0], {"from": "ferret LIME"})
-    assert (
-        refused(["b", "a"], SimpleNamespace(**given)) == "ferret's tokens are not those of the trace: 'a b' and 'b a'."
-    )
-    for name in given:
-        left = SimpleNamespace(**{key: value for key, value in given.items() if key != name})
-        assert refused(["a", "b"], left).startswith("scores are numbers")
-
-
 PAIRS = {
     "words without special tokens, capitals aside": ([("unREAL", 3.0), ("film", 1.0)], [0.0, 1.5, 1.5, 1.0, 0.0]),
     "all words": ([("[CLS]", 1), ("Unreal", 2), ("film", 3), ("[SEP]", 4)], [1.0, 1.0, 1.0, 3.0, 4.0]),
@@ -202,12 +135,6 @@ PAIRS = {
     "all tokens": (tuple(zip(TOKENS, range(5), strict=True)), [0.0, 1.0, 2.0, 3.0, 4.0]),
     "a dict": ({"Unreal": torch.tensor(2.0), "film": np.float32(0.5)}, [0.0, 1.0, 1.0, 0.5, 0.0]),
 }
-
-
-@pytest.mark.parametrize("kind", PAIRS)
-def test_pairs_of_words_and_scores(kind: str) -> None:
-    pairs, values = PAIRS[kind]
-    assert read(trace_of(), pairs) == (values, {"from": "pairs of words and scores", "words": len(pairs)})
 
 
 def test_pairs_for_a_trace_without_words_or_marks() -> None:
@@ -232,18 +159,6 @@ def test_a_word_with_a_special_part_is_no_special_word() -> None:
     assert read(trace, [("<s>a", 3.0)])[0] == [1.5, 1.5]
 
 
-@pytest.mark.parametrize("scores", [[], [("a", 1.0), 2.0], [("a", 1.0, 2.0)], [(1.0, 2.0), ("a", 1.0)], {}])
-def test_what_is_no_list_of_pairs(scores: Any) -> None:
-    """They are read as numbers, and refused."""
-    message = refused(["a", "b", "c"], scores)
-    assert message.startswith(("scores are numbers, one for each token", "there are 3 tokens ('a b c')"))
-    assert "do not fit the text" not in message
-
-
-def test_numbers_in_pairs_are_numbers() -> None:
-    assert read(["a", "b"], [(1.0, 2.0), (3.0, 4.0)]) == ([3.0, 7.0], {"from": "list", "summed_over": 2})
-
-
 # --- functions as methods -------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +176,7 @@ def test_the_entry_of_a_function() -> None:
     trace = trace_of()
     question: Any = SimpleNamespace(trace=trace, resolved=2.5, model=trace.model)
     entry = method_of("plain one", plain)
-    assert entry == type(entry)("plain one", entry.function, PAPER, ("paper",), "?", "logit", False, False)
+    assert entry == type(entry)("plain one", entry.function, PAPER, ("paper",), "?", "logit", False, False, signed=True)
     assert entry.function.__doc__ == "Of the length\nof each token."
     values, facts = entry.function(question)
     assert (values.tolist(), values.dtype) == ([5.0, 2.0, 6.0, 4.0, 5.0], torch.float32)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.base import steps
 from mixlens.base.steps import Step, listening, part_of, tell
 from mixlens.cli.waiting import Spinner, line_of
 from mixlens.methods._coalitions import game_of
@@ -196,19 +195,6 @@ def test_the_served_answer_tells_steps_within_a_method(monkeypatch: pytest.Monke
     assert [share for *_, share in seen] == sorted(share for *_, share in seen)
 
 
-def test_who_stops_while_hearing_stops_the_method() -> None:
-    """Cancelling needs no more than one step of a method."""
-    found: list[Step] = []
-
-    def stop(step: Step) -> None:
-        found.append(step)
-        raise StoppedError("cancelled.")
-
-    with pytest.raises(StoppedError), steps.listening(stop):
-        mixlens.attribute(loaded("agreement").trace(SENTENCE), "integrated_gradients", steps=200, chunk=8)
-    assert len(found) == 1
-
-
 def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job("x", loaded("agreement"), {})
     watch, seen = Watch(job, 60.0), []
@@ -224,12 +210,3 @@ def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypat
         mixlens.attribute(loaded("agreement").trace(SENTENCE), "shap")
     assert seen == ["preparing shap"]
     assert job.share == 0
-
-
-def test_what_is_made_ready_is_not_counted() -> None:
-    from mixlens.base.steps import Step, tell_preparing
-
-    heard: list[Step] = []
-    with listening(heard.append):
-        tell_preparing("shap")
-    assert heard == [Step(0, 0, "preparing shap")]

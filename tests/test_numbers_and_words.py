@@ -6,8 +6,6 @@ from __future__ import annotations
 import inspect
 import math
 import re
-import warnings
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,15 +13,12 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.base import budget, rounding
 from mixlens.base import text as wording
 from mixlens.base import words as sentences
-from mixlens.base.errors import InputError
 from mixlens.base.words import Word, words_in
-from mixlens.scoring import aggregate, by_word, completeness, conventions, notices
+from mixlens.scoring import aggregate, completeness, notices
 from mixlens.scoring.registry import ATTRIBUTIONS
 from mixlens.scoring.removal import units_of
-from mixlens.types import Attribution, Map
 
 NAN = math.nan
 
@@ -251,62 +246,9 @@ def test_marks() -> None:
 # --- rounding -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_gap_of_each_token_is_relative_to_its_size() -> None:
-    seen = torch.tensor([[1.0, 4.0, 16.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    rebuilt = seen.clone()
-    rebuilt[0] += torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
-    typical = ((1 + 2 + 4) / 3) ** 2
-    expected = math.sqrt(((0.5 / typical) ** 2 + (1.0 / typical) ** 2 + (4.0 / 16.0) ** 2) / 3)
-    assert rounding.gap(rebuilt, seen) == pytest.approx(expected, rel=1e-12)
-    rebuilt[1, 0] = 1.0
-    assert rounding.gap(rebuilt, seen) > 1e100
-    added = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-    layered = torch.stack([seen, seen + added])
-    both = rounding.apart(torch.stack([seen[:1], seen[:1]]), None, layered[:, :1], 2)
-    assert both.shape == (2,)
-    assert both[0] == 0
-    assert float(rounding.apart(seen[:1], added, layered[1, :1])) == 0
-    assert float(both[1]) == float(rounding.apart(seen[:1], None, layered[1, :1])) > 0
-    with pytest.raises(ValueError, match=r"^the rebuilt tensor has shape \(2,\), the model's own \(3,\)\.$"):
-        rounding.apart(torch.zeros(2), None, torch.zeros(3))
-
-
-def test_gaps_that_are_no_numbers_and_number_types() -> None:
-    assert (rounding.finite(NAN), rounding.finite(0.5), rounding.finite(math.inf)) == (math.inf, 0.5, math.inf)
-    assert rounding.gap(torch.tensor([[NAN, 1.0]]), torch.ones(1, 2)) == math.inf
-    half = torch.tensor([[1.0, 2.0]], dtype=torch.float16)
-    assert rounding.gap(half + 0.5, half) == pytest.approx(rounding.gap(half.float() + 0.5, half.float()), rel=1e-6)
-    assert rounding.largest_gap(torch.tensor([1.0, -3.0]), torch.tensor([1.5, -4.0])) == 0.25
-    assert rounding.largest_gap(torch.zeros(2), torch.zeros(2)) == 0
-    types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    assert [rounding.working_dtype(one) for one in types] == [
-        torch.float32,
-        torch.float32,
-        torch.float32,
-        torch.float64,
-    ]
-    assert [rounding.digits_of_products(torch.zeros(1), one) for one in types] == list(types)
-
-
 # --- words ----------------------------------------------------------------------------------------------------------------
 
 WORDS = (("ab", (0, 1)), ("c", (2,)))
-
-
-def test_scores_by_word() -> None:
-    scores = torch.tensor([[[1.0, 2.0, 4.0], [3.0, 5.0, 7.0], [11.0, 13.0, 17.0]]], dtype=torch.float64)
-    info = {"method": "m", "extra": torch.zeros(1)}
-    whole = by_word.by_word(Map(scores, ("a", "b", "c"), "m", info, (True, False, True), WORDS))
-    assert whole.scores.tolist() == [[[5.5, 5.5], [24.0, 17.0]]]
-    assert whole.scores.dtype == torch.float64
-    row = by_word.by_word(Attribution(scores[0, 0].float(), ("a", "b", "c"), "m", info, (True, True, False), WORDS))
-    assert (row.scores.tolist(), row.scores.dtype) == ([3.0, 4.0], torch.float32)
-    for made, special in ((whole, (False, True)), (row, (True, False))):
-        assert (made.tokens, made.words, made.special) == (("ab", "c"), (("ab", (0,)), ("c", (1,))), special)
-        assert (made.info, made.method) == ({"method": "m", "unit": "word"}, "m")
-    assert by_word.by_word(Attribution(scores[0, 0], ("a", "b", "c"), "m", {}, (), WORDS)).special == ()
-    with pytest.raises(InputError, match=r"^the words are not known: the input was ids, or the tokenizer gives no"):
-        Attribution(scores[0, 0], ("a", "b", "c"), "m").by_word()
 
 
 # --- conventions ----------------------------------------------------------------------------------------------------------
@@ -314,163 +256,13 @@ def test_scores_by_word() -> None:
 LAYERS = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [5.0, 0.0]]], dtype=torch.float64)
 
 
-def convened(**given: Any) -> tuple[list[Any], dict[str, Any]]:
-    info = given.pop("info", {})
-    asked = {"convention": None, "residual": None, "normalize": None, **given}
-    layers, facts = conventions.as_convened(Map(LAYERS, ("a", "b"), "m", info), asked.pop("convention"), **asked)
-    return layers.tolist(), facts
-
-
-def test_what_a_convention_does_to_layers() -> None:
-    rows_of_one = [[[0.25, 0.75], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]
-    assert convened() == (rows_of_one, {"convention": "alti", "residual": False, "normalize": True})
-    assert convened(info={"convention": "globenc"}) == (
-        LAYERS.tolist(),
-        {"convention": "globenc", "residual": False, "normalize": False},
-    )
-    added = [[[0.4, 0.6], [0.4, 0.6]], [[0.5, 0.5], [5 / 6, 1 / 6]]]
-    assert convened(convention="abnar", info={"convention": "globenc"}) == (
-        added,
-        {"convention": "abnar", "residual": True, "normalize": True},
-    )
-    assert convened(convention="chefer", residual=False)[1] == {
-        "convention": "chefer",
-        "residual": False,
-        "normalize": True,
-    }
-    assert convened(convention="globenc", residual=True) == (
-        (LAYERS + torch.eye(2)).tolist(),
-        {"convention": "globenc", "residual": True, "normalize": False},
-    )
-    assert convened(convention="value_zeroing", normalize=False)[0] == LAYERS.tolist()
-    assert convened(convention="globenc", normalize=True)[0] == rows_of_one
-
-
-def test_maps_that_no_convention_takes() -> None:
-    def refused(**given: Any) -> str:
-        with pytest.raises(InputError) as error:
-            convened(**given)
-        return str(error.value)
-
-    assert (
-        refused(info={"arithmetic": {}})
-        == "'m' is made of other maps and is not rolled out. Roll each of them out first."
-    )
-    assert refused(info={"rollout": "alti"}) == "this map is rolled out already. Roll out the map that mix gave."
-    assert refused(info={"convention": "input"}) == (
-        "'m' is from the input to every layer already: its layers are not to be multiplied."
-    )
-    assert refused(convention="globenk").startswith("unknown rollout convention 'globenk'. ")
-    zeros = Map(torch.tensor([[[1.0, -1.0], [1.0, 1.0]]]), ("a", "b"), "m", {})
-    with pytest.raises(InputError) as error:
-        conventions.as_convened(zeros, "alti", residual=None, normalize=None)
-    assert str(error.value) == conventions.ROW_OF_ZEROS
-
-
 # --- sums that close ------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_sum_misses() -> None:
-    scores = torch.tensor([1.0, 2.0, -0.5])
-    assert completeness.completeness(scores, 2.0) == {"sum": 2.5, "expected": 2.0, "relative_gap": 0.25}
-    assert completeness.completeness(scores, -2.0)["relative_gap"] == 2.25
-    assert completeness.completeness(torch.tensor([1.0, -1.0]), 0.0) == {
-        "sum": 0.0,
-        "expected": 0.0,
-        "relative_gap": 0.0,
-    }
-    assert completeness.completeness(torch.tensor([3.0, -1.0]), 0.0)["relative_gap"] == pytest.approx(
-        2 / 4e-5, rel=1e-12
-    )
-    assert completeness.completeness(torch.zeros(2), 0.0)["relative_gap"] == 0.0
-    many = torch.full((3,), 0.1)
-    assert completeness.completeness(many, 0.3)["sum"] == float(many.double().sum())
-
-
-def warned(method: str, gap: float, **info: Any) -> list[str]:
-    totals = {"sum": 1.25, "expected": -2.0, "relative_gap": gap}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        facts = {"completeness": totals, "dtype": "float32", **info}
-        completeness.warn_where_open(Attribution(torch.zeros(1), ("a",), method, facts))
-    assert all(one.category is completeness.IncompleteWarning for one in caught)
-    return [str(one.message) for one in caught]
-
-
-def test_a_user_is_warned_of_sums_that_do_not_close() -> None:
-    start = "the scores add up to 1.25, not to -2 (1.1% off, in float32)"
-    assert warned("lrp", 0.01) == []
-    assert warned("lrp", 0.011, completeness=None) == []
-    assert warned("lrp", 0.011) == [f"lrp: {start}."]
-    assert warned("deeplift", 0.011) == [f"deeplift: {start}. See info['functions_without_rule']."]
-    assert warned("deeplift", 0.011, dtype="float16") == [
-        f"deeplift: {start.replace('float32', 'float16')}. Load the model in float32, which rounds less."
-    ]
-    assert warned("integrated_gradients", 0.011, steps=7, dtype="float64") == [
-        f"integrated_gradients: {start.replace('32', '64')} after 7 steps. Give more steps (steps=, or most_steps=), or "
-        "another baseline=."
-    ]
-    assert warned("lrp", 0.011, conservation_gap=0.1) == [
-        f"lrp: {start.replace('scores add', 'relevance of a layer adds')}."
-    ]
-    assert warned("lrp", 0.5, variant="released-2") == []
-    assert len(warned("lrp", 0.5, variant="paper")) == 1
 
 
 # --- tiles and settings ---------------------------------------------------------------------------------------------------
 
 
-def test_tiles_cover_all_sources_and_stay_within_their_size() -> None:
-    cpu = torch.device("cpu")
-
-    def told(sources: int, each: int, chunk: int | None, times: int = 1) -> list[tuple[int, int]]:
-        with budget.setting(chunk=chunk):
-            return [(one.start, one.stop) for one in budget.tiles(sources, each, cpu, times=times)]
-
-    assert told(10, 2, 8) == [(0, 3), (3, 6), (6, 10)]
-    assert told(8, 2, 8) == [(0, 4), (4, 8)]
-    assert told(3, 100, 8) == [(0, 1), (1, 2), (2, 3)]
-    assert told(4, 0, 3) == [(0, 2), (2, 4)]
-    assert told(0, 5, 8) == [(0, 0)]
-    assert told(5, 1 << 17, None) == [(0, 1), (1, 3), (3, 5)]
-    assert told(5, 1 << 17, None, times=2) == [(0, 2), (2, 5)]
-    assert told(10, 2, 8, times=5) == told(10, 2, 8)  # what the user said holds
-    assert budget.tile_elements(cpu) == 1 << 18
-    assert budget.tile_elements(torch.device("cuda"), 2) == 1 << 27
-
-
-def test_settings_hold_within_their_block() -> None:
-    with suppress(KeyError), budget.setting(wide=True, timing=True):
-        assert budget.settings() == budget.Settings(None, True, True)
-        raise KeyError
-    assert budget.settings() == budget.Settings()
-
-
-def test_errors_that_say_that_memory_ran_out() -> None:
-    running_out = [
-        MemoryError(),
-        torch.OutOfMemoryError("x"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: 5"),
-    ]
-    assert all(map(budget.is_out_of_memory, [*running_out, RuntimeError("CUDA error: out of memory")]))
-    assert not any(map(budget.is_out_of_memory, [RuntimeError("memory"), ValueError("")]))
-
-
 # --- running products -----------------------------------------------------------------------------------------------------
-
-
-def test_products_that_fit_are_plain() -> None:
-    generator = torch.Generator().manual_seed(0)
-    maps = [torch.rand(3, 4, 4, generator=generator, dtype=torch.float64) for _ in range(2)]
-    for shares in (False, True):
-        made, wrong = aggregate.products_of(maps, shares=shares)
-        assert wrong == [[], []]
-        for own, layers in zip(made, maps, strict=True):
-            expected = [layers[0], layers[1] @ layers[0], layers[2] @ layers[1] @ layers[0]]
-            torch.testing.assert_close(own, torch.stack(expected), rtol=1e-12, atol=0)
-    single, wrong = aggregate.products_of(maps[:1], shares=False)
-    assert (len(single), wrong) == (1, [[]])
-    assert torch.equal(single[0], made[0])
 
 
 def test_products_out_of_range_are_brought_to_one() -> None:
