@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base.wrong_kinds import wrong_kinds_in_one_line
+from .base.doors import door
 
 if TYPE_CHECKING:
     import pandas
@@ -380,7 +380,7 @@ class Attribution(_Result):
 
         return by_word(self)
 
-    @wrong_kinds_in_one_line
+    @door
     def top(self, k: int = 5) -> list[tuple[str, float]]:
         """The k tokens with the largest absolute score."""
         order = self.scores.abs().argsort(descending=True)[:k].tolist()

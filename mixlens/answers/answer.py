@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.doors import door
 from ..base.errors import InputError, MixlensError
 from ..model.model import Model
 from ..scoring.asking import MethodRequest, scores_of
@@ -49,6 +50,7 @@ class Scored:
         return self.request.signed
 
 
+@door
 def why(
     model: Model,
     text: str | Example | tuple[str, str] | Trace,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.doors import door
 from ..base.errors import InputError, checked_seed, nearest
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..scoring.arithmetic import SHARED
 from ..types import Attribution
 from .intervals import mean_with_interval
@@ -18,7 +18,7 @@ BY = ("token", "word")
 Grouping = str | Callable[[str], str | None]
 
 
-@wrong_kinds_in_one_line
+@door
 def mean(
     results: Iterable[Attribution], *, by: Grouping = "token", confidence: float = 0.95, seed: int = 0
 ) -> Attribution:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import InputError
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..scoring.asking import METHOD_NAME
 from ..scoring.maps import known as known_maps
 from ..scoring.notices import notices_in
@@ -27,7 +27,7 @@ Scorer = Callable[..., Any]
 Unit = tuple[str, tuple[int, ...]]  # a word or a token, and its positions
 
 
-@wrong_kinds_in_one_line
+@door
 def attribution_from(
     trace: Trace | Sequence[str],
     scores: Any,

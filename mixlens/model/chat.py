@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..base.doors import door
 from ..base.errors import InputError, is_text
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Chat
 from .encode import Encoded, special_among
 from .words import group_words
@@ -19,7 +19,7 @@ PLACE = "\ue000{}\ue001"  # stands for a message while the template is asked for
 ANSWERS = "assistant"  # the role of the model itself
 
 
-@wrong_kinds_in_one_line
+@door
 def chat_text(model: Model, messages: Sequence[Mapping[str, str]] | Chat) -> str:
     """The text that a model reads for these messages, by its tokenizer's chat template."""
     chat = messages if isinstance(messages, Chat) else Chat(tuple(messages))

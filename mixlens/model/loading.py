@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import torch
 from torch import nn
 
+from ..base.doors import door
 from ..base.errors import ModelError, nearest, suggested
 from ..base.paths import is_folder
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from .families import Family, find
 from .model import Model
 from .offload import is_dispatched, packed_kinds, weights_of
@@ -45,7 +45,7 @@ UNKNOWN_TYPE = re.compile(r"model type `([^`]+)` but Transformers does not recog
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
-@wrong_kinds_in_one_line
+@door
 def load(
     model: Any,
     *,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..base.doors import door
 from ..base.errors import ModelError
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Example, Text, Texts, Trace
 from . import encode, predict, rerun, seam, tracing, user_code
 from .chat import instead_of
@@ -190,19 +190,19 @@ class Model:
         """The examples that are to be run, checked; and whether there were many or one alone."""
         return encode.encode_all(self, text, input_ids, token_type_ids, attention_mask)
 
-    @wrong_kinds_in_one_line
+    @door
     def batches(
         self, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
     ) -> Iterator[list[int]]:
         """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
         return iter(list(encode.batches(self, encoded, batch_size, tokens)))
 
-    @wrong_kinds_in_one_line
+    @door
     def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
         """What the stock model is called with: one batch, padded on the right, [batch pos]."""
         return encode.inputs(self, encoded)
 
-    @wrong_kinds_in_one_line
+    @door
     def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
         return encode.tokens(self, ids)
@@ -214,14 +214,14 @@ class Model:
     local_graphs, embedded, changed_logits = rerun.local_graphs, rerun.embedded, rerun.changed_logits
     refuse_layer, computing = rerun.refuse_layer, seam.computing
 
-    @wrong_kinds_in_one_line
+    @door
     def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:
         """Layer `layer` run again on another input x [pos, d], in the setting of this trace: what it puts out."""
         return rerun.rerun(self, trace, layer, "layer", x)
 
     # --- one forward pass ---------------------------------------------------------------------------------------------
 
-    @wrong_kinds_in_one_line
+    @door
     def trace(
         self,
         text: Texts | None = None,
@@ -238,25 +238,25 @@ class Model:
         """
         return tracing.trace(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size)
 
-    @wrong_kinds_in_one_line
+    @door
     def outputs(self, encoded: Sequence[Encoded | Trace], *, compare: bool = True) -> Any:
         """What the stock model returns for a batch, without recording anything. `compare`: its first and its last row must be
         what they are alone."""
         return rerun.outputs(self, encoded, compare=compare)
 
-    @wrong_kinds_in_one_line
+    @door
     def logits(self, trace: Trace) -> Tensor:
         """[position, vocabulary] at every position: one more forward pass."""
         return self.outputs([trace]).logits[0]
 
-    @wrong_kinds_in_one_line
+    @door
     def generate(self, start: Encoded | Trace, count: int) -> list[int]:
         """The ids the model writes next, greedily."""
         return predict.generate(self, start, count)
 
     # --- one line for all of it: functions of later folders, imported when called ---------------------------------------
 
-    @wrong_kinds_in_one_line
+    @door
     def mix(
         self,
         text: Texts | None = None,
@@ -281,7 +281,7 @@ class Model:
             self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size, compute=maps
         )
 
-    @wrong_kinds_in_one_line
+    @door
     def explain(
         self,
         text: Text | None = None,

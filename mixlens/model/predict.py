@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import InputError, is_integer
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import LayersOf, LayerTrace, Prediction, Trace
 from .attention import looks_ahead
 from .encode import Encoded
@@ -66,7 +66,7 @@ def is_causal(trace: Trace) -> bool:
 # --- the prediction by name -------------------------------------------------------------------------------------------
 
 
-@wrong_kinds_in_one_line
+@door
 def prediction(trace: Trace, *, k: int = 5) -> Prediction:
     """The k most probable classes or tokens; empty where the model predicts none for a whole text."""
     if k < 1:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..base.doors import door
 from ..base.errors import InputError
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Trace
 from .attention import attention_of, repeat_heads
 from .encode import Encoded
@@ -59,7 +59,7 @@ def on_layers(model: Model, when: str, hook: Callable[..., Any]) -> list[Hook]:
 # --- one layer again --------------------------------------------------------------------------------------------------
 
 
-@wrong_kinds_in_one_line
+@door
 def refuse_layer(model: Model, layer: int) -> None:
     """Refuse the number of a layer that the model does not have."""
     if not 0 <= layer < model.n_layers:
@@ -100,7 +100,7 @@ def rerun(model: Model, trace: Trace, layer: int, place: str, replacement: Tenso
     return outputs[0]
 
 
-@wrong_kinds_in_one_line
+@door
 def run_with_attention(model: Model, trace: Trace, layer: int, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Layer `layer` run again with `change(A)` in place of its attention weights A [head query key]: what it puts out.
 
@@ -121,7 +121,7 @@ def beginning(x: Tensor) -> Tensor:
     return x.detach().requires_grad_().view_as(x)
 
 
-@wrong_kinds_in_one_line
+@door
 def local_graphs(model: Model, trace: Trace) -> list[LayerGraph]:
     """One forward pass that keeps each layer's graph from its input to its queries, keys, values and output.
 
@@ -242,7 +242,7 @@ def _run_attached(
 # --- from the embeddings on -------------------------------------------------------------------------------------------
 
 
-@wrong_kinds_in_one_line
+@door
 def run_from(
     model: Model,
     trace: Trace,
@@ -314,7 +314,7 @@ def _run_from(
     run(model, model.inputs(traces), around(entries), recorder=recorder, gradients=torch.is_grad_enabled())
 
 
-@wrong_kinds_in_one_line
+@door
 def embedded(
     model: Model, encoded: Encoded | Trace, *, factor: float, instead: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor]:
@@ -361,7 +361,7 @@ def outputs(model: Model, encoded: Sequence[Any], *, compare: bool = True) -> An
     return output
 
 
-@wrong_kinds_in_one_line
+@door
 def changed_logits(model: Model, encoded: Encoded, places: Sequence[int]) -> Tensor:
     """The head's logits for one input whose last layer puts out other vectors (twice as long, plus 1) at these places."""
     calls = 0

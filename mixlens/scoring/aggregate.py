@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import InputError, is_integer
 from ..base.optional import optional
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..fast.loops import running
 from ..types import Attribution, Map, Words
 from .conventions import FROM_INPUT, ROW_OF_ZEROS, as_convened, convention_of, is_from_input
@@ -39,7 +39,7 @@ def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, T
 # --- products of layers -----------------------------------------------------------------------------------------------
 
 
-@wrong_kinds_in_one_line
+@door
 def rollout(
     scores: Map | Sequence[Map] | Mapping[str, Map],
     convention: str | None = None,
@@ -213,7 +213,7 @@ def _attribution(scores: Map, row: Tensor, position: int, layer: int, info: Mapp
 
 
 @torch.no_grad()
-@wrong_kinds_in_one_line
+@door
 def flow(
     scores: Map,
     convention: str | None = None,
@@ -305,7 +305,7 @@ def _layer(layer: int, depth: int) -> int:
     return layer % depth
 
 
-@wrong_kinds_in_one_line
+@door
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
     """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)

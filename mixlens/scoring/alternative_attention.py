@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import InputError, MixlensError
 from ..base.optional import optional
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..layer import Block, proven_block
 from ..methods.identifiability import column_space, effective, transformed
 from ..types import Trace
@@ -40,7 +40,7 @@ class Alternative:
     output_difference: float  # largest change of the layer's output when the model runs with these weights
 
 
-@wrong_kinds_in_one_line
+@door
 def identifiability(trace: Trace, *, head: int | None = None) -> list[Identifiability]:
     """Rank, null dimension and identifiability of every head of every layer (or of one head of every layer).
 
@@ -85,7 +85,7 @@ def _with_ones(block: Block) -> Tensor:
     return torch.cat([vectors, length[:, None, None].expand(*vectors.shape[:-1], 1)], -1)
 
 
-@wrong_kinds_in_one_line
+@door
 def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0) -> Alternative:
     """Other weights for one head, as far from the model's own as can be found, and the proof that the output is the same.
 

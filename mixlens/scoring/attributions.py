@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from ..base.budget import is_out_of_memory
+from ..base.doors import door
 from ..base.errors import InputError, MixlensError, ModelError, is_integer, unknown_method
 from ..base.rounding import working_dtype
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
 from ..types import Attribution, Map, Trace
 from .aggregate import find, rolled_row, without_special
@@ -46,7 +46,7 @@ OF_A_TARGET = ("target", "foil", "score", "label")  # options that a map method 
 Answer = Attribution | MixlensError
 
 
-@wrong_kinds_in_one_line
+@door
 def attribute(
     traces: Trace | Sequence[Trace],
     name: str,

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import MixlensError, ResultError, is_integer
 from ..base.files import refuse_foreign, write
 from ..base.optional import optional
@@ -76,6 +77,7 @@ class WrongError(ValueError):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+@door
 def save(result: Saved, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there. A file
     that is no result of mixlens is kept, unless `force`."""

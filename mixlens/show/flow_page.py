@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..answers.names import name_of
+from ..base.doors import door
 from ..base.errors import InputError
 from ..base.text import at_most, number_word, percent, probability
 from ..base.words import Word, words_in
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
 from ..scoring.aggregate import find
 from ..scoring.head_maps import roles_of
@@ -93,7 +93,7 @@ def text_of(words: Sequence[Word]) -> str:
     return visible(" ".join("".join(f"{word.before}{word.text}" for word in words).split()))
 
 
-@wrong_kinds_in_one_line
+@door
 def flow_results(
     model: Model, text: Text | Trace, *, method: str = "alti", query: int | str | None = None
 ) -> tuple[Map, HeadMaps]:
@@ -105,7 +105,7 @@ def flow_results(
     return replace(scores, info={**scores.info, "query": place, "prediction": prediction}), heads
 
 
-@wrong_kinds_in_one_line
+@door
 def write_flow(
     scores: Map,
     path: str | os.PathLike[str],

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from ..base.doors import door
 from ..base.errors import InputError, printable
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..types import Attribution
 from .colors import LIGHT, hue_of, rgb_of, scaled, shares
 from .heading import explained_lines, heading_line
@@ -108,7 +108,7 @@ def _box(text: str, share: float, mark: str, *, signed: bool) -> str:
     return rf"\colorbox[RGB]{{{back}}}{{\color[RGB]{{{front}}}\strut {written}}}"
 
 
-@wrong_kinds_in_one_line
+@door
 def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = False) -> str:
     r"""Tokens on a background as strong as their score; several attributions are a table with their methods.
 

@@ -12,10 +12,10 @@ from typing import Any
 from ..answers import why
 from ..answers.case import CHOICES, methods_for
 from ..answers.generation import Generation
+from ..base.doors import door
 from ..base.errors import InputError, methods_within
 from ..base.paths import path_of
 from ..base.steps import listening
-from ..base.wrong_kinds import wrong_kinds_in_one_line
 from ..model.model import Model
 from ..model.predict import named
 from ..runs.corpus import Run
@@ -66,7 +66,7 @@ class WatchedLayers(LayersOf):
         return super().__getitem__(index)
 
 
-@wrong_kinds_in_one_line
+@door
 def gather(
     model: Model,
     text: str | Example | tuple[str, str] | Trace,
@@ -177,7 +177,7 @@ def _place_read(trace: Trace, query: int | str | None) -> int:
         raise
 
 
-@wrong_kinds_in_one_line
+@door
 def report(
     what: Model | Run | str | os.PathLike[str] | Result | Sequence[Result],
     path: str | os.PathLike[str],

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tqdm import tqdm
 
+from ...base.doors import door
 from ...base.errors import InputError, MixlensError, ended, is_text
 from ...base.files import IDENTITY, in_folder, write
 from ...base.optional import optional
 from ...base.paths import is_file
-from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ...data import RowError
 from ...fast.loops import used
 from ...model.loading import load
@@ -65,7 +65,7 @@ class Run:
         return write_page(self.out, path, **options)
 
 
-@wrong_kinds_in_one_line
+@door
 def run(
     data: Any,
     *,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...base.doors import door
 from ...base.errors import printable, printable_json
 from ...base.text import for_terminal, gap, percent
-from ...base.wrong_kinds import wrong_kinds_in_one_line
 from .counts import Counts, Listed
 from .reading import manifest_of, mapping, methods_of, visit_rows
 
@@ -68,7 +68,7 @@ class Summary:
         return "\n".join(map(printable, _lines(self)))
 
 
-@wrong_kinds_in_one_line
+@door
 def summarize(
     out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3, least_rows: int = LEAST_ROWS
 ) -> Summary:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ...base.doors import door
 from ...base.errors import InputError, checked_seed, suggested
-from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ...metrics.arguments import refuse_missing
 from ...metrics.foreign import as_methods
 from ...types import Example
@@ -37,7 +37,7 @@ from .say import ONE_TEXT, TWINS, answers_of, lines, remarks_of, summary_lines, 
 EMBEDDED = ("agreement", "sentiment")  # models that have a dataset of the same name
 
 
-@wrong_kinds_in_one_line
+@door
 def judge(
     model: Any,
     data: str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]] | None = None,

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ...answers.generation import Generation
+from ...base.doors import door
 from ...base.errors import InputError, nearest
-from ...base.wrong_kinds import wrong_kinds_in_one_line
 from ...types import Attribution, HeadMaps, Map, Result
 from .bars import draw_bars
 from .flow import draw_flow
@@ -52,7 +52,7 @@ DRAW = {  # what draws each kind: (results, names, options) -> figure
 }
 
 
-@wrong_kinds_in_one_line
+@door
 def plot(
     results: Result | HeadMaps | Sequence[Result] | Mapping[str, Result],
     *,
