@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,40 +16,29 @@ from ...base.errors import InputError, nearest
 from ...types import Attribution, HeadMaps, Map, Result
 from .bars import draw_bars
 from .flow import draw_flow
-from .layout import inches_of
-from .matrices import draw_grid, draw_heads, draw_layers, draw_matrices, draw_rows
-from .options import Options
+from .heat import draw_grid, draw_heads, draw_layers, draw_matrices, draw_rows
+from .layout import Options, inches_of
 from .picture import check_axes, check_save, finished, settings
 from .strips import draw_strips
 from .wording import array_of, names_of
 from .written import written_figure
 
 KINDS = {"Attribution": ("strip", "bars"), "Map": ("matrix", "layers", "grid", "flow"), "HeadMaps": ("heads",)}
-ARTICLES = {"Attribution": "an", "Map": "a", "HeadMaps": "a"}
 KINDS_OF_SEVERAL = {"Attribution": ("rows", "strip"), "Map": ("matrix", "layers")}
-ONE = (Attribution, Map, HeadMaps)
-TAKES = {  # the options that only these kinds read
-    "strip": (),
-    "bars": ("top",),
-    "rows": ("numbers", "scale"),
-    "matrix": ("layer", "numbers", "scale", "pieces"),
-    "layers": ("query", "numbers", "scale"),
-    "grid": ("numbers",),
-    "heads": ("layer", "numbers"),
-    "flow": ("query", "top", "rollout"),
+DRAW: dict[
+    str, tuple[Callable[..., Any], tuple[str, ...]]
+] = {  # what draws each kind, and the options that only it reads
+    "strip": (draw_strips, ()),
+    "bars": (draw_bars, ("top",)),
+    "rows": (draw_rows, ("numbers", "scale")),
+    "matrix": (draw_matrices, ("layer", "numbers", "scale", "pieces")),
+    "layers": (draw_layers, ("query", "numbers", "scale")),
+    "grid": (draw_grid, ("numbers",)),
+    "heads": (draw_heads, ("layer", "numbers")),
+    "flow": (draw_flow, ("query", "top", "rollout")),
 }
 NOT_TAKEN = (("scale", "matrix", False), ("pieces", "matrix", True))  # and whether there are several results
 SCALES = ("own", "all")
-DRAW = {  # what draws each kind: (results, names, options) -> figure
-    "strip": draw_strips,
-    "bars": draw_bars,
-    "rows": draw_rows,
-    "matrix": draw_matrices,
-    "layers": draw_layers,
-    "grid": draw_grid,
-    "heads": draw_heads,
-    "flow": draw_flow,
-}
 
 
 @door
@@ -85,60 +74,36 @@ def plot(
     largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
     drawn there and the Axes are given back; `save` writes it to a file, too.
     """
-    if isinstance(results, Generation):
-        given = {
-            "layer": layer,
-            "query": query,
-            "ax": ax,
-            "labels": labels,
-            "numbers": numbers,
-            "top": top,
-            "scale": scale,
-        }
-        given |= {"pieces": pieces, "rollout": rollout}
-        return _plot_generation(results, kind, given, width=width, title=title, vmax=vmax, font=font, save=save)
-    several = not isinstance(results, ONE)
-    every: list[Any] = [results] if isinstance(results, ONE) else _several(results)
-    kind = _kind(kind, type(every[0]).__name__, several)
     choices: dict[str, Any] = {"layer": layer, "query": query, "numbers": numbers, "top": top, "scale": scale}
     choices |= {"pieces": pieces, "rollout": rollout}
-    _refuse_choices(choices, kind, several)
+    if isinstance(results, Generation):
+        for option, value in {**choices, "ax": ax, "labels": labels}.items():
+            if value is not None:
+                raise InputError(f"a figure of a Generation takes no {option}=.")
+        _refuse_scale(None, vmax)
+        check_save(save)
+        with settings(font, new_figure=True):
+            written = written_figure(results, kind, width=inches_of(width, wide=True), title=title, vmax=vmax)
+        return finished(written, None, save)
+    several = not isinstance(results, Attribution | Map | HeadMaps)
+    every: list[Any] = _several(results) if several else [results]
+    kind = _kind(kind, type(every[0]).__name__, several)
+    for option, value in choices.items():  # one matrix alone has nothing to share a scale with
+        if value is not None and (option not in DRAW[kind][1] or (option, kind, several) in NOT_TAKEN):
+            count = "" if several else " of one result"
+            raise InputError(f"a figure of kind {kind!r}{count} takes no {option}=.")
     _refuse_results(every, labels)
     _refuse_scale(scale, vmax)
-    _refuse_axes(ax, kind, several)
+    check_axes(ax)
+    if ax is not None and (kind in ("grid", "heads", "flow") or (several and kind != "rows")):
+        raise InputError(f"a figure of kind {kind!r} has many axes, so it takes no ax=.")
     check_save(save)
     options = Options(ax, inches_of(width, wide=several or kind in ("grid", "heads")), title, vmax, colorbar, **choices)
-    with settings(font, new_figure=ax is None):
-        figure = DRAW[kind](every, _names(results, every, labels), options)
-    return finished(figure, ax, save)
-
-
-def _plot_generation(
-    generation: Generation,
-    kind: str | None,
-    given: Mapping[str, Any],
-    *,
-    width: Any,
-    title: Any,
-    vmax: Any,
-    font: Any,
-    save: Any,
-) -> Any:
-    """The figure of a written text; options that it does not read are refused."""
-    for option, value in given.items():
-        if value is not None:
-            raise InputError(f"a figure of a Generation takes no {option}=.")
-    _refuse_scale(None, vmax)
-    check_save(save)
-    with settings(font, new_figure=True):
-        figure = written_figure(generation, kind, width=inches_of(width, wide=True), title=title, vmax=vmax)
-    return finished(figure, None, save)
-
-
-def _names(results: Any, every: Sequence[Result], labels: Sequence[str] | None) -> list[str]:
-    """The names of the results: the labels, the keys of a dict, or what the results tell."""
     keys = list(results) if isinstance(results, Mapping) else []
-    return [str(name) for name in labels or keys or names_of(every)]
+    names = [str(name) for name in labels or keys or names_of(every)]
+    with settings(font, new_figure=ax is None):
+        figure = DRAW[kind][0](every, names, options)
+    return finished(figure, ax, save)
 
 
 def _kind(kind: str | None, noun: str, several: bool) -> str:
@@ -146,71 +111,41 @@ def _kind(kind: str | None, noun: str, several: bool) -> str:
     known = (KINDS_OF_SEVERAL if several else KINDS)[noun]
     if kind in (None, *known):
         return kind or known[0]
-    what = f"several {noun}s" if several else f"{ARTICLES[noun]} {noun}"
+    what = f"several {noun}s" if several else f"{'an' if noun == 'Attribution' else 'a'} {noun}"
     raise InputError(f"{what} cannot be drawn as {kind!r}. {nearest(str(kind), known)}")
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def _several(results: Any) -> list[Result]:
     """Several results of one kind and of the same tokens."""
     every = list(results.values()) if isinstance(results, Mapping) else results
     if not isinstance(every, Sequence) or not all(isinstance(result, Attribution | Map) for result in every):
-        raise InputError(
-            f"a figure is made of an Attribution, a Map or several of one kind, not of {type(results).__name__}."
-        )
-    _refuse_mixture(every)
-    return list(every)
-
-
-def _refuse_mixture(results: Sequence[Result]) -> None:
-    """Refuse results that cannot stand in one figure."""
-    if not results:
+        what = type(results).__name__
+        raise InputError(f"a figure is made of an Attribution, a Map or several of one kind, not of {what}.")
+    if not every:
         raise InputError("there is nothing to draw: no results were given.")
-    if len(set(map(type, results))) > 1:
+    if len(set(map(type, every))) > 1:
         raise InputError(
             "attributions and maps cannot stand in one figure. Read the maps out first: map.readout(query)."
         )
-    if any(result.tokens != results[0].tokens for result in results):
+    if any(result.tokens != every[0].tokens for result in every):
         raise InputError("these results are not of the same tokens, so they cannot share one axis.")
-
-
-def _refuse_choices(choices: Mapping[str, Any], kind: str, several: bool) -> None:
-    """Refuse options that a figure of this kind does not read."""
-    count = "" if several else " of one result"
-    for option, value in choices.items():
-        if value is not None and not _takes(kind, option, several):
-            raise InputError(f"a figure of kind {kind!r}{count} takes no {option}=.")
-
-
-def _takes(kind: str, option: str, several: bool) -> bool:
-    """Whether a figure of this kind reads an option; one matrix alone has nothing to share a scale with."""
-    return option in TAKES[kind] and (option, kind, several) not in NOT_TAKEN
+    return list(every)
 
 
 def _refuse_results(results: Sequence[Result], labels: Sequence[str] | None) -> None:
-    """Refuse results that cannot be drawn, and labels that are too few or too many."""
+    """Refuse results that cannot be drawn, and labels that are too few or too many. Scores are [token], [layer token token] or
+    [layer head token token]."""
     for result in results:
-        _refuse_result(result)
+        n, shape = len(result.tokens), tuple(result.scores.shape)
+        if not n:
+            raise InputError("there are no tokens to draw.")
+        axes = {"Attribution": 0, "Map": 1, "HeadMaps": 2}[type(result).__name__]
+        if 0 in shape or shape != ((*shape[:axes], n, n) if axes else (n,)):
+            raise InputError(f"scores of shape {shape} do not fit {n} tokens.")
+        if not np.isfinite(array_of(result)).all():
+            raise InputError(f"{result.method!r} has scores that are not finite: there is nothing true to draw.")
     if labels is not None and len(labels) != len(results):
         raise InputError(f"{len(labels)} labels for {len(results)} results. Give one for each.")
-
-
-def _refuse_result(result: Result) -> None:
-    n, shape = len(result.tokens), tuple(result.scores.shape)
-    if not n:
-        raise InputError("there are no tokens to draw.")
-    if 0 in shape or shape != _fitting_shape(result):
-        raise InputError(f"scores of shape {shape} do not fit {n} tokens.")
-    if not np.isfinite(array_of(result)).all():
-        raise InputError(f"{result.method!r} has scores that are not finite: there is nothing true to draw.")
-
-
-def _fitting_shape(result: Result) -> tuple[int, ...]:
-    """The shape that scores must have: [token], [layer token token] or [layer head token token], with any number of layers."""
-    n, axes = len(result.tokens), {"Map": 1, "HeadMaps": 2}
-    return (n,) if isinstance(result, Attribution) else (*result.scores.shape[: axes[type(result).__name__]], n, n)
 
 
 def _refuse_scale(scale: str | None, vmax: float | None) -> None:
@@ -218,11 +153,3 @@ def _refuse_scale(scale: str | None, vmax: float | None) -> None:
         raise InputError(f"unknown scale {scale!r}. {nearest(str(scale), SCALES)}")
     if vmax is not None and not 0 < vmax < math.inf:
         raise InputError(f"vmax must be a number above 0, not {vmax!r}.")
-
-
-def _refuse_axes(ax: Any, kind: str, several: bool) -> None:
-    """Refuse axes for a figure that has axes of its own."""
-    check_axes(ax)
-    has_many = kind in ("grid", "heads", "flow") or (several and kind != "rows")
-    if ax is not None and has_many:
-        raise InputError(f"a figure of kind {kind!r} has many axes, so it takes no ax=.")

@@ -17,7 +17,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from ...base.errors import InputError, printable
+from ...base.errors import printable
 from ...base.text import THIN, at_most, listed, percent
 from ...scoring.by_word import tokens_meant
 from ..colors import LIGHT, mixed
@@ -26,13 +26,14 @@ from ..flow_page import Picture as Numbers
 from ..flow_page import picture_of
 from ..page_entry import is_answer
 from ..tokens import MASKS
-from .brackets import Bracket, across, source_brackets
 from .layout import (
     AXES,
     GAP,
     SMALL,
+    Options,
     axes_at,
     broken,
+    checked_top,
     cut,
     cut_between_words,
     put,
@@ -40,8 +41,7 @@ from .layout import (
     title_height,
     write_title,
 )
-from .notes import Note, note_height, wrapped, write_notes
-from .options import Options
+from .legend import Note, across, note_height, noted, source_brackets, write_notes
 from .picture import Picture
 from .wording import title_of
 
@@ -54,73 +54,69 @@ LONGEST, LONGEST_TEXT = (
     1.7,
 )  # inches of a word, or of the beginning of a sentence, below its column with its percent
 WIDEST = 0.55  # of the room: how wide 100 % are at most
-BOLDER = 1.12  # bold letters are so much wider
+BOLDER, HIGHER = 1.12, 1.04  # bold letters are so much wider than those that are measured, others a little
 ROOM = 0.05  # inches between the bars of a level
 ABOVE = 0.3  # inches: what the answer is, and where it is read
 SEEN = 0.0004  # of the answer: a smaller part of a band has no hue of its own
 DIGITS = 9  # of inches
 REST = mixed("edge", "surface", 0.34)
+STEPS = [Outline.MOVETO, *[Outline.CURVE4] * 3, Outline.LINETO, *[Outline.CURVE4] * 3, Outline.CLOSEPOLY]
 
 
 def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
-    """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed."""
-    most = int((options.width - _left(len(results[0].scores)) - GAP) / LEAST) - 3  # the position itself and the marks
-    query = None if options.query is None else tokens_meant(results[0], options.query)
-    numbers = picture_of(results[0], query=query, rollout=options.rollout, most=max(4, min(MOST, most)))
-    return Drawing(numbers, _followed(numbers, options.top), options).draw()
-
-
-def _short(title: str) -> str:
-    """A name in the legend, no longer than below its column; a quote that was opened is closed."""
-    short = cut(title, SMALL, LONGEST)
-    return f"{short}”" if short != title and title.endswith("”") else short
-
-
-def _left(layers: int) -> float:
-    """The room for the names of the levels."""
-    return GAP + text_width(f"layer {layers}", AXES) + 0.08
-
-
-def _followed(numbers: Numbers, top: Any) -> list[int]:
-    """The columns of the text with the largest shares, largest first; without `top` the largest alone."""
-    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
-        raise InputError(f"top must be a whole number of at least 1, not {top!r}.")
+    """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed, without
+    `top` the strongest alone."""
+    scores = results[0]
+    left = GAP + text_width(f"layer {len(scores.scores)}", AXES) + 0.08  # the names of the levels
+    most = int((options.width - left - GAP) / LEAST) - 3  # the position itself and the marks
+    query = None if options.query is None else tokens_meant(scores, options.query)
+    numbers = picture_of(scores, query=query, rollout=options.rollout, most=max(4, min(MOST, most)))
+    top = checked_top(options.top) or 1
     places = [place for place, group in enumerate(numbers.groups) if group.kind == numbers.unit]
-    return sorted(places, key=lambda place: -numbers.flow.shares[0, place])[: top or 1]
+    followed = sorted(places, key=lambda place: -numbers.flow.shares[0, place])[:top]
+    title = options.title_or(title_of(scores, f"into {numbers.title}"))
+    lines = broken(title, 8.0, options.room)
+    read = len(numbers.read) == 1 and is_answer(scores, numbers.query)
+    room = options.width - left - GAP
+    plan = Plan(numbers, followed, left, room, GAP + title_height(lines) + ABOVE)
+    labels = _labels(plan)
+    heights = [text_width(text, plan.size) * (BOLDER if at in followed else HIGHER) for at, text in enumerate(labels)]
+    brackets = source_brackets([numbers.words[group.words[0]] for group in numbers.groups])
+    below = plan.level(0) + 0.08 + max(heights) + (0.24 if brackets else 0.06)
+    notes = noted(_notes(plan, "the answer" if read else "the flow"), options.room)
+    page = Picture(figsize=(options.width, below + note_height(notes) + GAP))
+    write_title(page, lines)
+    axes = axes_at(page, 0, 0, options.width, below, inches=True)
+    _draw_bands(axes, plan)
+    _draw_levels(axes, plan)
+    middle, prediction = left + room / 2, numbers.prediction if read else []
+    place = printable(numbers.title)
+    name = f"the answer: {printable(prediction[0][0])}" if prediction else place
+    put(axes, middle, plan.top - 0.19, cut(name, 8.0, room), fontsize=8.0, ha="center", va="baseline")
+    if prediction:
+        style: dict[str, Any] = {"fontsize": AXES, "ha": "center", "va": "baseline", "color": LIGHT["soft"]}
+        put(axes, middle, plan.top - 0.07, cut(f"read at {place}", AXES, room), **style)
+    _write_labels(axes, plan, labels)
+    for one in brackets:
+        start, stop = float(plan.edges[one.start]) + 0.03, float(plan.edges[one.stop]) - 0.03
+        across(axes, start, stop, below - 0.2, one.name, upward=True)
+    write_notes(page, notes, GAP, below)
+    return page
 
 
 @dataclass(frozen=True)
-class Band:
-    """A band with its place: its lower and its upper left corner, and how wide all of it and the followed part are, in inches."""
-
-    layer: int
-    start: float
-    end: float
-    wide: float
-    own: float
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of a flow: its numbers, the columns that are followed, and the user's choices. All lengths are inches."""
+class Plan:
+    """Where everything of a flow goes, in inches; `top` is the level of the answer."""
 
     numbers: Numbers
-    followed: Sequence[int]
-    options: Options
-
-    # - places
+    followed: Sequence[int]  # columns, the strongest first
+    left: float
+    room: float
+    top: float
 
     @property
     def layers(self) -> int:
         return len(self.numbers.flow.rolled)
-
-    @cached_property
-    def left(self) -> float:
-        return _left(self.layers)
-
-    @property
-    def room(self) -> float:
-        return self.options.width - self.left - GAP
 
     @cached_property
     def scale(self) -> float:
@@ -141,192 +137,109 @@ class Drawing:
         widths = needed + max(0.0, self.room - needed.sum()) / len(needed)
         return self.left + np.concatenate([[0.0], np.cumsum(widths)])
 
-    @property
-    def middles(self) -> NDArray[np.float64]:
-        return (self.edges[:-1] + self.edges[1:]) / 2
-
     def middle(self, level: int, column: int) -> float:
         """The middle of a column's bar; the answer's stands in the middle of the figure."""
-        return self.left + self.room / 2 if level == self.layers else float(self.middles[column])
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """The lines of the title."""
-        usual = title_of(self.numbers.scores, f"into {self._read}")
-        return broken(self.options.title_or(usual), 8.0, self.options.width - 2 * GAP)
-
-    @property
-    def top(self) -> float:
-        """The level of the answer."""
-        return GAP + title_height(self.lines) + ABOVE
+        return self.left + self.room / 2 if level == self.layers else float(self.edges[column : column + 2].mean())
 
     def level(self, number: int) -> float:
         """The height of a level: 0 is the input."""
         return self.top + (self.layers - number) * (LEVEL if self.layers < MANY else MANY_LEVELS)
 
-    # - bands
-
     @cached_property
-    def bands(self) -> list[Band]:
-        """The bands; those that end at one place lie side by side, in the order of where they come from."""
-        drawn = self.numbers.flow.bands
-        own = drawn.parts[:, list(self.followed)].sum(1)
-        starts = self._stacked(drawn.layer, drawn.below, drawn.layer + 1, drawn.above)
-        ends = self._stacked(drawn.layer + 1, drawn.above, drawn.layer, drawn.below)
-        rows = zip(drawn.layer.tolist(), starts, ends, drawn.share.tolist(), own.tolist(), strict=True)
-        return [
-            Band(layer, start, end, share * self.scale, part * self.scale) for layer, start, end, share, part in rows
-        ]
-
-    def _stacked(self, levels: Any, columns: Any, far_levels: Any, far_columns: Any) -> list[float]:
-        """The left edge of each band at one of its ends."""
-        shares, placed = self.numbers.flow.bands.share, [0.0] * len(levels)
-        for level, column in sorted(set(zip(levels.tolist(), columns.tolist(), strict=True))):
-            here = np.flatnonzero((levels == level) & (columns == column))
-            order = sorted(here.tolist(), key=lambda one: self.middle(int(far_levels[one]), int(far_columns[one])))
-            at = self.middle(level, column) - float(shares[here].sum()) * self.scale / 2
-            for one in order:
-                placed[one] = at
-                at += float(shares[one]) * self.scale
-        return placed
-
-    # - words
-
-    @property
-    def _read(self) -> str:
-        return self.numbers.title
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """What stands below each column: its name (of a group its number and its first words) and its share."""
-        return [self._label(place) for place in range(len(self.numbers.groups))]
-
-    def _label(self, place: int) -> str:
-        group, value = self.numbers.groups[place], percent(float(self.numbers.flow.shares[0, place]))
-        taken = text_width(f"  {value}", self.size)
-        if group.kind not in ("sentence", "part"):
-            return f"{cut(printable(group.name), self.size, LONGEST - taken)}  {value}"
-        begins = cut_between_words(self.numbers.text_of(group), self.size, LONGEST_TEXT - taken)
-        return f"{group.name}  {begins}  {value}"
-
-    def _label_height(self, place: int) -> float:
-        """The height of a name, which stands upright."""
-        return text_width(self.labels[place], self.size) * (BOLDER if place in self.followed else 1.04)
-
-    @property
     def size(self) -> float:
+        """The font size of names."""
         return AXES if float(np.diff(self.edges).min()) >= AXES * 1.15 / 72 else SMALL
 
-    @cached_property
-    def brackets(self) -> list[Bracket]:
-        return source_brackets([self.numbers.words[group.words[0]] for group in self.numbers.groups])
 
-    @property
-    def _answers(self) -> bool:
-        return len(self.numbers.read) == 1 and is_answer(self.numbers.scores, self.numbers.query)
+def _draw_bands(axes: Axes, plan: Plan) -> None:
+    """All bands in grey, the widest last, then the followed parts of them. Bands that are equally wide but for rounding keep
+    their order: a picture is the same on every processor."""
+    drawn = plan.numbers.flow.bands
+    own = drawn.parts[:, list(plan.followed)].sum(1) * plan.scale
+    wide = drawn.share * plan.scale
+    starts = _stacked(plan, drawn.layer, drawn.below, drawn.layer + 1, drawn.above)
+    ends = _stacked(plan, drawn.layer + 1, drawn.above, drawn.layer, drawn.below)
+    for widths, hue, least in ((wide, REST, -1.0), (own, LIGHT["share"], SEEN * plan.scale)):
+        for one in np.argsort(np.round(widths, DIGITS), kind="stable"):
+            if widths[one] <= least:
+                continue
+            low, up = plan.level(drawn.layer[one]) - BAR / 2, plan.level(drawn.layer[one] + 1) + BAR / 2
+            half, a, b, across_ = (low + up) / 2, starts[one], ends[one], float(min(wide[one], widths[one]))
+            rise = [(a, low), (a, half), (b, half), (b, up)]
+            fall = [(b + across_, up), (b + across_, half), (a + across_, half), (a + across_, low), (a, low)]
+            axes.add_patch(PathPatch(Outline([*rise, *fall], STEPS), facecolor=hue, linewidth=0))
 
-    @cached_property
-    def notes(self) -> list[Note]:
-        """The legend: hues, a sample of a width, and what is left out."""
-        shares, groups = self.numbers.flow.shares[0], self.numbers.groups
-        names = listed([_short(printable(groups[place].title)) for place in self.followed])
-        together = percent(float(sum(shares[place] for place in self.followed)))
-        whole = "the answer" if self._answers else "the flow"
-        least = f"{100 * DRAWN:.2f}{THIN}%"
-        return [
-            Note(f"from {names}: {together} of {whole}", LIGHT["share"], 0.25),
-            Note("everything else", REST, 0.25),
-            Note(f"this wide: 10{THIN}% of {whole}", LIGHT["soft"], 0.1 * self.scale),
-            Note("a bar is violet where more than half of it is"),
-            Note(f"bands under {least} are not drawn: {at_most(self.numbers.flow.undrawn)} of a level"),
-            *self._grouped,
-        ]
 
-    @property
-    def _grouped(self) -> list[Note]:
-        unit, groups = self.numbers.unit, self.numbers.groups
-        if unit == "word":
-            return []
+def _stacked(plan: Plan, levels: Any, columns: Any, far_levels: Any, far_columns: Any) -> list[float]:
+    """The left edge of each band at one of its ends; those that end at one place lie side by side, in the order of where they
+    come from."""
+    shares, placed = plan.numbers.flow.bands.share, [0.0] * len(levels)
+    for level, column in sorted(set(zip(levels.tolist(), columns.tolist(), strict=True))):
+        here = np.flatnonzero((levels == level) & (columns == column))
+        at = plan.middle(level, column) - float(shares[here].sum()) * plan.scale / 2
+        for one in sorted(here.tolist(), key=lambda one: plan.middle(int(far_levels[one]), int(far_columns[one]))):
+            placed[one] = at
+            at += float(shares[one]) * plan.scale
+    return placed
+
+
+def _draw_levels(axes: Axes, plan: Plan) -> None:
+    """What each column holds of the answer after a layer, as a bar; violet where most of it came from the followed columns."""
+    flow = plan.numbers.flow
+    for level in range(plan.layers + 1):
+        name, height = f"layer {level}" if level else "input", plan.level(level)
+        put(axes, GAP, height, name, fontsize=AXES, va="center_baseline", color=LIGHT["soft"])
+        for column in range(len(plan.numbers.groups)) if level < plan.layers else [plan.numbers.column]:
+            share = float(flow.shares[level, column])
+            own = float(flow.origins[level, column, list(plan.followed)].sum())
+            wide = max(0.01, share * plan.scale)
+            corner = (plan.middle(level, column) - wide / 2, height - BAR / 2)
+            colour = LIGHT["share" if own > 0.5 * share else "soft"]
+            axes.add_patch(Rectangle(corner, wide, BAR, facecolor=colour, linewidth=0))
+
+
+def _labels(plan: Plan) -> list[str]:
+    """What stands below each column: its name (of a group its number and its first words) and its share."""
+    labels = []
+    for group, share in zip(plan.numbers.groups, plan.numbers.flow.shares[0].tolist(), strict=True):
+        value = percent(share)
+        taken = text_width(f"  {value}", plan.size)
+        name = cut(printable(group.name), plan.size, LONGEST - taken)
+        if group.kind in ("sentence", "part"):
+            begins = cut_between_words(plan.numbers.text_of(group), plan.size, LONGEST_TEXT - taken)
+            name = f"{group.name}  {begins}"
+        labels.append(f"{name}  {value}")
+    return labels
+
+
+def _write_labels(axes: Axes, plan: Plan, labels: Sequence[str]) -> None:
+    for place, text in enumerate(labels):
+        first = plan.numbers.words[plan.numbers.groups[place].words[0]]
+        style: dict[str, Any] = {"rotation": 270, "ha": "center", "va": "top", "fontsize": plan.size}
+        if place in plan.followed:
+            style |= {"color": LIGHT["share-ink"], "fontweight": "bold"}
+        elif first.special and first.text not in MASKS:
+            style |= {"color": LIGHT["soft"], "style": "italic"}
+        put(axes, plan.middle(0, place), plan.level(0) + 0.06, text, **style)
+
+
+def _notes(plan: Plan, whole: str) -> list[Note]:
+    """The legend: hues, a sample of a width, and what is left out. A quote that was opened is closed where a name is cut."""
+    flow, groups, unit = plan.numbers.flow, plan.numbers.groups, plan.numbers.unit
+    names = []
+    for title in (printable(groups[place].title) for place in plan.followed):
+        short = cut(title, SMALL, LONGEST)
+        names.append(f"{short}”" if short != title and title.endswith("”") else short)
+    together = percent(float(sum(flow.shares[0, place] for place in plan.followed)))
+    notes = [
+        Note(f"from {listed(names)}: {together} of {whole}", LIGHT["share"], 0.25),
+        Note("everything else", REST, 0.25),
+        Note(f"this wide: 10{THIN}% of {whole}", LIGHT["soft"], 0.1 * plan.scale),
+        Note("a bar is violet where more than half of it is"),
+        Note(f"bands under {100 * DRAWN:.2f}{THIN}% are not drawn: {at_most(flow.undrawn)} of a level"),
+    ]
+    if unit != "word":
         words = sum(len(group.words) for group in groups if group.kind == unit)
-        return [Note(f"columns are {unit}s: {words} words have no room side by side; a column is the sum of its words")]
-
-    # - drawing
-
-    def draw(self) -> Picture:
-        below = (
-            self.level(0)
-            + 0.08
-            + max(map(self._label_height, range(len(self.labels))))
-            + (0.24 if self.brackets else 0.06)
-        )
-        rows = wrapped(self.notes, self.options.width - 2 * GAP)
-        page = Picture(figsize=(self.options.width, below + note_height(rows) + GAP))
-        write_title(page, self.lines)
-        axes = axes_at(page, 0, 0, self.options.width, below)
-        axes.set(xlim=(0, self.options.width), ylim=(below, 0))
-        axes.axis("off")
-        self._draw_bands(axes)
-        self._draw_levels(axes)
-        self._write_answer(axes)
-        self._write_labels(axes, below)
-        write_notes(page, rows, GAP, below)
-        return page
-
-    def _draw_bands(self, axes: Axes) -> None:
-        """All bands in grey, the widest last, then the followed parts of them. Bands that are equally wide but for rounding keep
-        their order: a picture is the same on every processor."""
-        for band in sorted(self.bands, key=lambda one: round(one.wide, DIGITS)):
-            self._draw_band(axes, band, band.wide, REST)
-        for band in sorted(self.bands, key=lambda one: round(one.own, DIGITS)):
-            if band.own > SEEN * self.scale:
-                self._draw_band(axes, band, min(band.wide, band.own), LIGHT["share"])
-
-    def _draw_band(self, axes: Axes, band: Band, wide: float, colour: str) -> None:
-        low, up = self.level(band.layer) - BAR / 2, self.level(band.layer + 1) + BAR / 2
-        half = (low + up) / 2
-        a, b = band.start, band.end
-        rise = [(a, low), (a, half), (b, half), (b, up)]
-        fall = [(b + wide, up), (b + wide, half), (a + wide, half), (a + wide, low), (a, low)]
-        steps = [Outline.MOVETO, *[Outline.CURVE4] * 3, Outline.LINETO, *[Outline.CURVE4] * 3, Outline.CLOSEPOLY]
-        axes.add_patch(PathPatch(Outline([*rise, *fall], steps), facecolor=colour, linewidth=0))
-
-    def _draw_levels(self, axes: Axes) -> None:
-        for level in range(self.layers + 1):
-            name = f"layer {level}" if level else "input"
-            put(axes, GAP, self.level(level), name, fontsize=AXES, va="center_baseline", color=LIGHT["soft"])
-            columns = range(len(self.numbers.groups)) if level < self.layers else [self.numbers.column]
-            for column in columns:
-                self._draw_bar(axes, level, column)
-
-    def _draw_bar(self, axes: Axes, level: int, column: int) -> None:
-        """What a column holds of the answer after a layer; violet where most of that came from the followed columns."""
-        share = float(self.numbers.flow.shares[level, column])
-        own = float(self.numbers.flow.origins[level, column, list(self.followed)].sum())
-        wide = max(0.01, share * self.scale)
-        corner = (self.middle(level, column) - wide / 2, self.level(level) - BAR / 2)
-        colour = LIGHT["share" if own > 0.5 * share else "soft"]
-        axes.add_patch(Rectangle(corner, wide, BAR, facecolor=colour, linewidth=0))
-
-    def _write_answer(self, axes: Axes) -> None:
-        """What is predicted, and where it is read."""
-        x, prediction = self.left + self.room / 2, self.numbers.prediction if self._answers else []
-        name = f"the answer: {printable(prediction[0][0])}" if prediction else printable(self._read)
-        put(axes, x, self.top - 0.19, cut(name, 8.0, self.room), fontsize=8.0, ha="center", va="baseline")
-        if prediction:
-            read = cut(f"read at {printable(self._read)}", AXES, self.room)
-            put(axes, x, self.top - 0.07, read, fontsize=AXES, ha="center", va="baseline", color=LIGHT["soft"])
-
-    def _write_labels(self, axes: Axes, below: float) -> None:
-        for place, text in enumerate(self.labels):
-            style = self._label_style(place)
-            x, y = float(self.middles[place]), self.level(0) + 0.06
-            put(axes, x, y, text, rotation=270, ha="center", va="top", fontsize=self.size, **style)
-        for bracket in self.brackets:
-            start, stop = float(self.edges[bracket.start]) + 0.03, float(self.edges[bracket.stop]) - 0.03
-            across(axes, start, stop, below - 0.2, bracket.name, upward=True)
-
-    def _label_style(self, place: int) -> dict[str, Any]:
-        if place in self.followed:
-            return {"color": LIGHT["share-ink"], "fontweight": "bold"}
-        first = self.numbers.words[self.numbers.groups[place].words[0]]
-        return {"color": LIGHT["soft"], "style": "italic"} if first.special and first.text not in MASKS else {}
+        sums = "have no room side by side; a column is the sum of its words"
+        notes.append(Note(f"columns are {unit}s: {words} words {sums}"))
+    return notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -24,24 +25,50 @@ LINE = 1.25  # the height of a line of text, as a multiple of its font size
 MOST_HIGH = 9.0  # inches, a page
 
 
+@dataclass(frozen=True)
+class Options:
+    """What the user chose for a figure. The last ones are read by some kinds alone."""
+
+    ax: Axes | None  # draw here instead of on a new figure
+    width: float  # inches
+    title: str | None  # None: the title that the results give
+    vmax: float | None  # the score that has the full hue
+    colorbar: bool
+    layer: int | None = None  # None: the last
+    query: int | str | None = None  # None: where a prediction is read
+    numbers: bool | None = None  # write scores into cells
+    top: int | None = None  # draw so many of the largest scores; None: all
+    scale: str | None = None  # "own" or "all"; None: as it fits the unit of the scores
+    pieces: bool | None = None  # a matrix has a row for each piece of a word; None: for each word
+    rollout: str | None = None  # the convention by which a flow multiplies layers; None: the method's own
+
+    @property
+    def room(self) -> float:
+        """The width between the margins."""
+        return self.width - 2 * GAP
+
+    def title_or(self, usual: str) -> str:
+        return usual if self.title is None else self.title
+
+
 def inches_of(width: str | float | None, *, wide: bool) -> float:
     """The width of a figure in inches: by its name, as a number, or the usual one."""
     if width is None:
         return WIDTHS["double" if wide else "single"]
-    return _named_width(width) if isinstance(width, str) else _checked_width(width)
-
-
-def _named_width(name: str) -> float:
-    if name not in WIDTHS:
-        raise InputError(f"unknown width {name!r}: single, double, or inches. {nearest(name, WIDTHS)}")
-    return WIDTHS[name]
-
-
-def _checked_width(width: Any) -> float:
-    """A width in inches; one that no page has is refused."""
+    if isinstance(width, str):
+        if width not in WIDTHS:
+            raise InputError(f"unknown width {width!r}: single, double, or inches. {nearest(width, WIDTHS)}")
+        return WIDTHS[width]
     if isinstance(width, bool) or not isinstance(width, int | float) or not 1.5 <= width <= 30:
         raise InputError(f"a width is single, double, or 1.5 to 30 inches, not {width!r}.")
     return float(width)
+
+
+def checked_top(top: Any) -> int | None:
+    """How many are drawn or followed; what is no such number is refused."""
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+        raise InputError(f"top must be a whole number of at least 1, not {top!r}.")
+    return top
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -49,11 +76,8 @@ def _checked_width(width: Any) -> float:
 
 def text_width(text: str, size: float) -> float:
     """The width of a text in inches, at a font size in points."""
-    family = matplotlib.rcParams["font.family"]
-    wide, _, _ = text_to_path.get_text_width_height_descent(
-        text, FontProperties(family=family, size=size), ismath=False
-    )
-    return float(wide) / 72
+    font = FontProperties(family=matplotlib.rcParams["font.family"], size=size)
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
 
 def widest(texts: Sequence[str], size: float) -> float:
@@ -70,10 +94,22 @@ def cut(text: str, size: float, room: float) -> str:
 
 
 def cut_between_words(text: str, size: float, room: float) -> str:
-    """The longest beginning of a text that fits the room in inches and ends with a word; within the first word, if it must."""
+    """The longest beginning of a text that fits the room and ends with a word; within the first word, if it must."""
     short = cut(text, size, room)
     whole, space, _ = short.rstrip("…").rpartition(" ")
     return short if short == text or not whole.strip() or not space else f"{whole.rstrip(' ,;:')}…"
+
+
+def filled(text: str, size: float, room: float, *, parts: str = " ") -> list[str]:
+    """The lines of a text that fit the room in inches, broken between its parts."""
+    lines: list[str] = []
+    for part in text.split(parts):
+        longer = parts.join([*lines[-1:], part])
+        if lines and text_width(longer, size) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(cut(part, size, room))
+    return lines if text else []
 
 
 def literal(text: str) -> str:
@@ -91,14 +127,7 @@ def put(axes: Axes, x: float, y: float, text: str, **options: Any) -> Text:
 
 def broken(title: str, size: float, room: float) -> list[str]:
     """The title in lines that fit the room in inches, broken between its parts."""
-    lines: list[str] = []
-    for part in title.split(" · "):
-        longer = " · ".join([*lines[-1:], part])
-        if lines and text_width(longer, size) <= room:
-            lines[-1] = longer
-        else:
-            lines.append(cut(part, size, room))
-    return lines if title else []
+    return filled(title, size, room, parts=" · ")
 
 
 def title_height(lines: Sequence[str]) -> float:
@@ -123,10 +152,14 @@ def write_head(axes: Axes, text: str, *, size: float = SIZE, **options: Any) -> 
 # --- axes and their labels --------------------------------------------------------------------------------------------
 
 
-def axes_at(page: Figure, left: float, top: float, wide: float, high: float) -> Axes:
-    """New axes, by inches from the left and from the top of the page."""
+def axes_at(page: Figure, left: float, top: float, wide: float, high: float, *, inches: bool = False) -> Axes:
+    """New axes, by inches from the left and from the top of the page; `inches`: its units, downwards, with nothing around it."""
     width, height = page.get_size_inches()
-    return page.add_axes((left / width, 1 - (top + high) / height, wide / width, high / height))
+    axes = page.add_axes((left / width, 1 - (top + high) / height, wide / width, high / height))
+    if inches:
+        axes.set(xlim=(0, wide), ylim=(high, 0))
+        axes.axis("off")
+    return axes
 
 
 def size_of(axes: Axes) -> tuple[float, float]:
@@ -137,6 +170,5 @@ def size_of(axes: Axes) -> tuple[float, float]:
 
 def thinned(pitch: float) -> tuple[float, int]:
     """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not touch."""
-    fitting = (size for size in (SIZE, AXES, SMALL) if size * 1.15 / 72 <= pitch)
-    size = next(fitting, SMALL)
+    size = next((size for size in (SIZE, AXES, SMALL) if size * 1.15 / 72 <= pitch), SMALL)
     return size, max(1, math.ceil(SMALL * 1.15 / 72 / pitch))

@@ -31,21 +31,13 @@ FORMATS: dict[str, dict[str, Any]] = {  # by None the metadata leaves out the da
 }
 SAVING: Any = {"svg.fonttype": "none", "svg.hashsalt": "mixlens", "pdf.fonttype": 42, "text.usetex": False}
 STYLE: Any = {  # type and lines in place of matplotlib's own
-    **{
-        "font.size": SIZE,
-        "axes.labelsize": AXES,
-        "xtick.labelsize": AXES,
-        "ytick.labelsize": AXES,
-        "hatch.linewidth": 0.6,
-    },
-    **{
-        "axes.linewidth": 0.6,
-        "axes.edgecolor": LIGHT["edge"],
-        "xtick.color": LIGHT["edge"],
-        "ytick.color": LIGHT["edge"],
-    },
-    **{"xtick.labelcolor": LIGHT["ink"], "ytick.labelcolor": LIGHT["ink"], "text.color": LIGHT["ink"]},
-    **{"axes.labelcolor": LIGHT["ink"], "axes.unicode_minus": True, "text.usetex": False},
+    "font.size": SIZE,
+    **dict.fromkeys(("axes.labelsize", "xtick.labelsize", "ytick.labelsize"), AXES),
+    **dict.fromkeys(("hatch.linewidth", "axes.linewidth"), 0.6),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), LIGHT["edge"]),
+    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor", "axes.labelcolor", "text.color"), LIGHT["ink"]),
+    "axes.unicode_minus": True,
+    "text.usetex": False,
 }
 PLAIN_FONT = "DejaVu Sans"  # comes with matplotlib
 MISSING = re.compile(r"Glyph (\d+) .*missing from font", re.DOTALL)  # it names the character, which may be a line break
@@ -74,25 +66,17 @@ class Picture(Figure):
 @contextlib.contextmanager
 def settings(font: str | Sequence[str] | None, *, new_figure: bool) -> Iterator[None]:
     """The sizes and fonts of mixlens while a figure is drawn. A new figure takes nothing else from the user's style."""
-    families = _families(font)
+    families = [*([font] if isinstance(font, str) else font or ()), PLAIN_FONT]
+    for family in families:
+        try:
+            font_manager.findfont(FontProperties(family=family), fallback_to_default=False)
+        except ValueError:
+            raise InputError(
+                f"no font {family!r} here. Give the name of an installed one, or leave font= out."
+            ) from None
     ours = {**STYLE, "font.family": families}
     with LOCK, missing_characters(), style.context(["default", ours] if new_figure else [ours]):
         yield
-
-
-def _families(font: str | Sequence[str] | None) -> list[str]:
-    """The fonts of a figure, the user's first; one that is not installed is refused."""
-    families = [*([font] if isinstance(font, str) else font or ()), PLAIN_FONT]
-    for family in families:
-        _refuse_unknown_font(family)
-    return families
-
-
-def _refuse_unknown_font(family: str) -> None:
-    try:
-        font_manager.findfont(FontProperties(family=family), fallback_to_default=False)
-    except ValueError:
-        raise InputError(f"no font {family!r} here. Give the name of an installed one, or leave font= out.") from None
 
 
 @contextlib.contextmanager
@@ -103,16 +87,11 @@ def missing_characters() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield missing
     for warning in caught:
-        _sort_warning(warning, missing)
-
-
-def _sort_warning(warning: warnings.WarningMessage, missing: list[str]) -> None:
-    """Adds the character that a warning is about to those that are missing; any other warning is given again."""
-    match = MISSING.search(str(warning.message))
-    if match is None:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    elif chr(int(match[1])) not in missing:
-        missing.append(chr(int(match[1])))
+        match = MISSING.search(str(warning.message))
+        if match is None:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif chr(int(match[1])) not in missing:
+            missing.append(chr(int(match[1])))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -138,26 +117,18 @@ def check_save(path: str | os.PathLike[str] | None) -> None:
 
 def content(figure: Figure, kind: str, *, dpi: int = 300) -> bytes:
     """The bytes of a figure as .svg, .pdf or .png."""
-    out = io.BytesIO()
+    out, metadata = io.BytesIO(), dict(FORMATS[kind])
+    title = figure.get_suptitle()
+    if title and kind != ".png":
+        metadata["Title"] = title.replace("\n", " ")
     with LOCK, missing_characters() as missing, matplotlib.rc_context(SAVING):
-        figure.savefig(out, format=kind[1:], metadata=_metadata(figure, kind), dpi=dpi)
+        figure.savefig(out, format=kind[1:], metadata=metadata, dpi=dpi)
     if missing and kind != ".svg":  # an SVG leaves its text to the fonts of the reader
-        names = _character_names(missing)
+        names = " ".join([*(f"{char} (U+{ord(char):04X})" for char in missing[:5]), *(["..."] if missing[5:] else [])])
         warnings.warn(
             f"no font of this figure has {names}. Save it as .svg, or name a font that has: font=...", stacklevel=3
         )
     return out.getvalue()
-
-
-def _character_names(characters: Sequence[str]) -> str:
-    """The first characters, each with its number in Unicode."""
-    names = [f"{char} (U+{ord(char):04X})" for char in characters[:5]]
-    return " ".join([*names, "..."] if len(characters) > 5 else names)
-
-
-def _metadata(figure: Figure, kind: str) -> dict[str, Any]:
-    title = figure.get_suptitle() if kind != ".png" else ""
-    return {**FORMATS[kind], **({"Title": title.replace("\n", " ")} if title else {})}
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,36 +16,49 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from ...base.errors import InputError
+from ...base.errors import InputError, printable
 from ...base.text import THIN
 from ...base.words import Word, words_in
 from ...types import Map
 from ..colors import LIGHT
+from ..flow_groups import groups_of, unit_of
 from ..flow_numbers import membership
+from ..flow_page import text_of
 from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
-from .brackets import Bracket, across, along, source_brackets
 from .layout import (
     AXES,
     GAP,
     SMALL,
     WIDTHS,
+    Options,
     axes_at,
     broken,
     cut,
     cut_between_words,
+    filled,
     put,
     text_width,
     title_height,
     widest,
     write_title,
 )
-from .legend import Colours, colours_of, legend_below, meaning_lines
-from .notes import Note, note_height, wrapped, write_notes
-from .numbers import write_numbers
-from .options import Options
+from .legend import (
+    Bracket,
+    Colours,
+    Note,
+    across,
+    along,
+    colours_of,
+    hatch,
+    legend_below,
+    note_height,
+    noted,
+    source_brackets,
+    write_notes,
+    write_numbers,
+)
 from .picture import Picture
-from .word_units import Units, pieces_as_units, words_as_units
 from .wording import array_of, is_share, meaning_of, target_of
 
 LEAST, MOST = 0.112, 0.24  # inches of a cell
@@ -62,46 +74,79 @@ BRACKET = 0.19  # inches of a bracket with its name
 PIECES = 0.07  # inches of a bracket without a name
 LEGEND = 0.36  # inches of the colour bar, its numbers and its unit, on one line
 LINE = 0.12  # inches of one more line of the unit
+HIGHER = 1.04  # names on a screen are a little longer than those that are measured
 HATCH = "//////"
 
 
-def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> Picture:
-    """One layer of a map on a new page."""
-    words = words_in(scores)
-    place = query_of([scores])
-    most = _most(words, options.width)
-    units = pieces_as_units(scores, words, place) if options.pieces else words_as_units(scores, words, place, most)
-    _refuse_one_group(units, len(words), options.width)
-    below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
-    drawing = Drawing(scores, units, array_of(scores)[layer], below, title, options)
-    if options.pieces and drawing.cell < TIGHT:
-        raise InputError(
-            f"{len(units.units)} pieces have no room side by side. Give a larger width=, or leave pieces out."
-        )
-    return drawing.draw()
+# --- rows and columns -------------------------------------------------------------------------------------------------
 
 
-def _refuse_one_group(units: Units, words: int, width: float) -> None:
-    """Refuse a matrix that would be one cell: a text of one short sentence whose words have no room."""
-    if units.noun in ("sentences", "parts") and sum(not unit.mark for unit in units.units) < 2:
-        raise InputError(f"{words} words have no room side by side in {width:g} inches. Give a larger width=.")
+@dataclass(frozen=True)
+class Unit:
+    """A row and a column: its name, its tokens, and whether it is a special token outside the scale."""
+
+    name: str
+    title: str  # in a sentence: “ball”, the start mark
+    label: str  # beside its row: of a sentence with its first words
+    tokens: tuple[int, ...]
+    mark: bool
 
 
-def _most(words: Sequence[Word], width: float) -> int:
-    """How many columns have room: all words, or fewer groups of them, because the text of a group stands beside its row."""
-    names = [cut(shown(word.text), SMALL, LONGEST) for word in words]
-    most = int((width - widest(names, SMALL) - AROUND) / LEAST)
-    if len(words) <= most or _fit(words, names, width):
-        return len(words)
-    return max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2)
+@dataclass(frozen=True)
+class Units:
+    """All rows and columns, what they are, which of them the answer is read at, and the brackets beside them."""
+
+    units: Sequence[Unit]
+    noun: str  # words, sentences, parts, tokens
+    answer: int
+    brackets: Sequence[Bracket]
+    pieces: Sequence[Bracket]
 
 
-def _fit(words: Sequence[Word], names: Sequence[str], width: float) -> bool:
-    """Whether all words have room, with nothing to spare: special tokens are narrow, and a pair has brackets."""
+def words_as_units(scores: Map, words: Sequence[Word], place: int, most: int) -> Units:
+    """Words as rows and columns; groups of them where there are more than `most`."""
+    number = next(number for number, word in enumerate(words) if place in word.tokens)
+    groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
+    units = []
+    for group in groups:
+        members = [words[one] for one in group.words]
+        name = printable(group.name)
+        label = f"{name}  {text_of(members)}" if group.kind in ("sentence", "part") else name
+        special = all(word.special and word.text not in MASKS for word in members)
+        tokens = tuple(token for word in members for token in word.tokens)
+        units.append(Unit(name, printable(group.title), label, tokens, special))
+    answer = next(at for at, group in enumerate(groups) if number in group.words)
+    return Units(units, f"{unit_of(groups)}s", answer, source_brackets([words[one.words[0]] for one in groups]), ())
+
+
+def pieces_as_units(scores: Map, words: Sequence[Word], place: int) -> Units:
+    """Every token as a row and a column; brackets over words of several pieces."""
+    special, units = scores.special or (False,) * len(scores.tokens), []
+    for at, token in enumerate(scores.tokens):
+        name = shown(token)
+        units.append(Unit(name, f"“{name}”", name, (at,), special[at] and token not in MASKS))
+    owner = {token: word for word in words for token in word.tokens}
+    brackets = source_brackets([owner[at] for at in range(len(units))])
+    pieces = [Bracket(word.tokens[0], word.tokens[-1] + 1) for word in words if len(word.tokens) > 1]
+    return Units(units, "tokens", place, brackets, pieces)
+
+
+def _units(scores: Map, width: float, pieces: bool) -> Units:
+    """The rows and columns: pieces, words where all have room, with nothing to spare (special tokens are narrow, a pair has
+    brackets), else fewer groups of them, because the text of a group stands beside its row."""
+    words, place = words_in(scores), query_of([scores])
+    if pieces:
+        return pieces_as_units(scores, words, place)
+    names = widest([cut(shown(word.text), SMALL, LONGEST) for word in words], SMALL)
     marks = sum(word.special and word.text not in MASKS for word in words)
-    brackets = BRACKET if source_brackets(words) else 0.0
-    room = width - 2 * GAP - BESIDE - 1.04 * widest(names, SMALL) - brackets - APART * marks
-    return LEAST * (len(words) - marks) <= room
+    room = width - 2 * GAP - BESIDE - HIGHER * names - (BRACKET if source_brackets(words) else 0.0) - APART * marks
+    most = int((width - names - AROUND) / LEAST)
+    if len(words) <= most or LEAST * (len(words) - marks) <= room:
+        return words_as_units(scores, words, place, len(words))
+    units = words_as_units(scores, words, place, max(4, int((width - _longest_text(width) - AROUND) / LEAST) - 2))
+    if units.noun != "words" and sum(not unit.mark for unit in units.units) < 2:
+        raise InputError(f"{len(words)} words have no room side by side in {width:g} inches. Give a larger width=.")
+    return units
 
 
 def _longest_text(width: float) -> float:
@@ -109,253 +154,145 @@ def _longest_text(width: float) -> float:
     return min(LONGEST_TEXT, 0.4 * width)
 
 
+# --- the figure -------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Drawing:
-    """A figure of one matrix. All lengths are inches, from the upper left corner of the page."""
+class Table:
+    """What is drawn, and where: `x`, `y` are the edges of columns and rows, in inches from the upper left corner of the page."""
 
-    scores: Map
     rows: Units
-    layer: NDArray[np.float64]
-    below: str  # where the columns are: the input, or the layer below
-    title: str
-    options: Options
+    values: NDArray[np.float64]  # [row column]: summed over what gave, averaged over what took
+    marks: NDArray[np.bool_]
+    colours: Colours
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    labels: Sequence[str]  # beside the rows
+    heads: Sequence[str]  # above the columns
+    names: float  # the height of these
+    numbers: bool
 
-    @cached_property
-    def values(self) -> NDArray[np.float64]:
-        """[row column]: summed over what gave, averaged over what took."""
-        belongs = membership([unit.tokens for unit in self.rows.units], len(self.scores.tokens))
-        return (belongs / belongs.sum(0)).T @ self.layer @ belongs
+    def middles(self, edges: NDArray[np.float64]) -> list[float]:
+        return ((edges[:-1] + edges[1:]) / 2).tolist()  # type: ignore[no-any-return]
 
-    @cached_property
-    def marks(self) -> NDArray[np.bool_]:
-        return np.array([unit.mark for unit in self.rows.units])
 
-    @property
-    def grouped(self) -> bool:
-        return self.rows.noun in ("sentences", "parts")
+def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> Picture:
+    """One layer of a map on a new page."""
+    width, numbers = options.width, bool(options.numbers)
+    units = _units(scores, width, bool(options.pieces))
+    grouped = units.noun in ("sentences", "parts")
+    belongs = membership([unit.tokens for unit in units.units], len(scores.tokens))
+    values = (belongs / belongs.sum(0)).T @ array_of(scores)[layer] @ belongs
+    marks = np.array([unit.mark for unit in units.units])
+    shorter, longest = (cut_between_words, _longest_text(width)) if grouped else (cut, LONGEST)
+    labels = [shorter(unit.label, SMALL, longest) for unit in units.units]
+    heads = [cut(unit.name, SMALL, LONGEST) for unit in units.units]
+    left, names = GAP + BESIDE + HIGHER * widest(labels, SMALL), HIGHER * widest(heads, SMALL)
+    brackets = (BRACKET if units.brackets else 0.0) + (PIECES if units.pieces else 0.0)
+    room = width - left - GAP - brackets
+    most = MOST * max(1.0, width / WIDTHS["single"]) ** 2  # a page that is wider than a column is filled
+    if numbers:
+        cell = apart = min(max(MOST_NUMBER, most), room / len(marks))
+    else:
+        cell, apart = min(most, (room - APART * int(marks.sum())) / max(1, int((~marks).sum()))), APART
+    if options.pieces and cell < TIGHT:
+        raise InputError(f"{len(marks)} pieces have no room side by side. Give a larger width=, or leave pieces out.")
+    row = min(cell, MOST_NUMBER if numbers else MOST)
+    lines = broken(title, 8.0, options.room)
+    head = GAP + title_height(lines)
+    y = head + 0.15 + brackets + names + 0.06 + row * np.arange(len(marks) + 1)
+    x = left + np.concatenate([[0.0], np.cumsum(np.where(marks, apart, cell))])
+    style: dict[str, Any] = {"percent": is_share(scores), "target": target_of([scores]), "text": numbers}
+    colours = colours_of([values[:, ~marks]], options.vmax or _end(values, marks), **style)
+    table = Table(units, values, marks, colours, x, y, labels, heads, names, numbers)
+    unit = meaning_of([scores], colours.signed)
+    if is_share(scores) and not colours.signed:
+        unit = f"percent of the row; every row adds up to 100{THIN}%"
+    unit_lines, bottom = filled(unit, AXES, options.room), float(y[-1])
+    bar = LEGEND + LINE * (len(unit_lines) - 1) if options.colorbar else 0.0
+    notes = noted(_notes(scores, table, options.room), options.room)
+    page = Picture(figsize=(width, bottom + 0.08 + bar + note_height(notes) + GAP))
+    write_title(page, lines)
+    axes = axes_at(page, 0, 0, width, bottom + 0.02, inches=True)
+    _draw_cells(axes, table, cell, row)
+    _write_names(axes, table)
+    below = "the input" if scores.info.get("rollout") or layer % len(scores.scores) == 0 else "the layer below"
+    gave = f"gave: {units.noun} of {below}"
+    if text_width(gave, AXES) > width - left - GAP:
+        gave = cut(f"gave: {units.noun}", AXES, width - left - GAP)
+    soft: dict[str, Any] = {"fontsize": AXES, "color": LIGHT["soft"]}
+    put(axes, left, head + 0.1, gave, va="baseline", **soft)
+    put(axes, GAP, float(y[0] + bottom) / 2, "took", rotation=90, va="center", ha="left", **soft)
+    _draw_brackets(axes, table)
+    if options.colorbar:
+        legend_below(page, GAP, bottom + 0.08, options.room, colours, "\n".join(unit_lines))
+    write_notes(page, notes, GAP, bottom + 0.08 + bar)
+    return page
 
-    # - places
 
-    @cached_property
-    def labels(self) -> list[str]:
-        if not self.grouped:
-            return [cut(unit.label, self.size, LONGEST) for unit in self.rows.units]
-        longest = _longest_text(self.options.width)
-        return [cut_between_words(unit.label, self.size, longest) for unit in self.rows.units]
+def _end(values: NDArray[np.float64], marks: NDArray[np.bool_]) -> float | None:
+    """The largest cell off the diagonal and off the marks; where a few are far larger, what almost all stay under."""
+    sizes = np.abs(values[~np.eye(len(values), dtype=bool) & ~marks])
+    if not sizes.size:
+        return None
+    most, usual = float(sizes.max()), float(np.quantile(sizes, CUT))
+    return (usual if 0 < usual < most / 2 else most) or None
 
-    @cached_property
-    def heads(self) -> list[str]:
-        return [cut(unit.name, self.size, LONGEST) for unit in self.rows.units]
 
-    @property
-    def size(self) -> float:
-        """The font size of names."""
-        return SMALL
+def _notes(scores: Map, table: Table, room: float) -> list[Note]:
+    """What is framed, hatched, bracketed and averaged."""
+    rows, place = table.rows, query_of([scores])
+    row = rows.units[rows.answer]
+    framed = cut(f"the row of {row.title}", SMALL, room - 0.3)
+    if is_answer(scores, place):
+        framed = "the answer’s row" if row.tokens == (place,) else f"{framed}, where the answer is read"
+    notes = [Note(framed, LIGHT["surface"], 0.2, frame=True)]
+    if table.marks.any():
+        hatched = "" if table.numbers else HATCH  # numbers could not be read on it
+        notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=hatched))
+    if rows.pieces:
+        notes.append(Note("brackets: pieces of one word"))
+    if rows.noun in ("sentences", "parts"):
+        notes.append(Note(f"rows and columns are {rows.noun}: columns are sums over words, rows their averages"))
+    return notes
 
-    @cached_property
-    def left(self) -> float:
-        return GAP + BESIDE + 1.04 * widest(self.labels, self.size)
 
-    @cached_property
-    def right(self) -> float:
-        """The room for brackets beside the rows."""
-        return GAP + (BRACKET if self.rows.brackets else 0.0) + (PIECES if self.rows.pieces else 0.0)
+def _draw_cells(axes: Axes, table: Table, cell: float, row: float) -> None:
+    """The cells with their numbers, or hatched where they are against; special tokens apart; the answer's row in a frame."""
+    x, y, colours = table.x, table.y, table.colours
+    style: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm, "edgecolor": "white", "linewidth": 0.4}
+    axes.pcolormesh(x, y, table.values, **style)
+    for place in np.flatnonzero(table.marks):
+        style = {"edgecolor": LIGHT["edge"], "hatch": None if table.numbers else HATCH, "linewidth": 0}
+        box = (x[place], y[0]), x[place + 1] - x[place], y[-1] - y[0]
+        axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], **style))
+    if table.numbers:
+        write_numbers(axes, table.values, colours, cell, row, middles=(table.middles(x), table.middles(y)))
+    elif colours.signed:
+        for i, j in np.argwhere((table.values <= -0.05 * colours.end) & ~table.marks):
+            hatch(axes, (float(x[j]), float(y[i])), float(x[j + 1] - x[j]), row)
+    style = {"edgecolor": LIGHT["ink"], "linewidth": 0.8, "zorder": 5}
+    axes.add_patch(Rectangle((x[0], y[table.rows.answer]), x[-1] - x[0], row, fill=False, **style))
 
-    @cached_property
-    def cell(self) -> float:
-        room = self.options.width - self.left - self.right
-        if self.options.numbers:
-            return min(max(MOST_NUMBER, self._most), room / len(self.marks))
-        return min(self._most, (room - APART * int(self.marks.sum())) / max(1, int((~self.marks).sum())))
 
-    @property
-    def _most(self) -> float:
-        """The widest cell: a page that is wider than a column has wider cells, so that it is filled."""
-        return MOST * max(1.0, self.options.width / WIDTHS["single"]) ** 2
+def _write_names(axes: Axes, table: Table) -> None:
+    """The names beside the rows and above the columns."""
+    x, y = table.x, table.y
+    for place, (across_at, down_at) in enumerate(zip(table.middles(x), table.middles(y), strict=True)):
+        style: dict[str, Any] = {"fontsize": SMALL}
+        if table.marks[place]:
+            style |= {"color": LIGHT["soft"], "style": "italic"}
+        put(axes, x[0] - 0.05, down_at, table.labels[place], ha="right", va="center_baseline", **style)
+        put(axes, across_at, y[0] - 0.05, table.heads[place], ha="center", va="bottom", rotation=90, **style)
 
-    @property
-    def row(self) -> float:
-        """The height of a row: that of a square cell, but no higher than on a narrow page."""
-        return min(self.cell, MOST_NUMBER if self.options.numbers else MOST)
 
-    @property
-    def apart(self) -> float:
-        """The width of a special token's column: with numbers as wide as any."""
-        return self.cell if self.options.numbers else APART
-
-    @cached_property
-    def edges(self) -> NDArray[np.float64]:
-        """Where columns begin and end, from the first."""
-        return np.concatenate([[0.0], np.cumsum(np.where(self.marks, self.apart, self.cell))])
-
-    def down(self, row: float) -> float:
-        """The upper edge of a row."""
-        return self.top + row * self.row
-
-    @cached_property
-    def lines(self) -> list[str]:
-        return broken(self.title, 8.0, self.options.width - 2 * GAP)
-
-    @cached_property
-    def top(self) -> float:
-        """The upper edge of the cells."""
-        brackets = (BRACKET if self.rows.brackets else 0.0) + (PIECES if self.rows.pieces else 0.0)
-        return GAP + title_height(self.lines) + 0.15 + brackets + 1.04 * widest(self.heads, self.size) + 0.06
-
-    @property
-    def bottom(self) -> float:
-        return self.down(len(self.rows.units))
-
-    # - the scale
-
-    @cached_property
-    def colours(self) -> Colours:
-        kept = self.values[:, ~self.marks]
-        style: dict[str, Any] = {"percent": is_share(self.scores), "target": target_of([self.scores])}
-        style["text"] = bool(self.options.numbers)
-        return colours_of([kept], self.options.vmax or self._end(), **style)
-
-    def _end(self) -> float | None:
-        """The largest cell off the diagonal and off the marks; where a few are far larger, what almost all stay under."""
-        others = ~np.eye(len(self.values), dtype=bool) & ~self.marks
-        sizes = np.abs(self.values[others])
-        if not sizes.size:
-            return None
-        most, usual = float(sizes.max()), float(np.quantile(sizes, CUT))
-        return (usual if 0 < usual < most / 2 else most) or None
-
-    @property
-    def unit(self) -> str:
-        if is_share(self.scores) and not self.colours.signed:
-            return f"percent of the row; every row adds up to 100{THIN}%"
-        return meaning_of([self.scores], self.colours.signed)
-
-    @cached_property
-    def notes(self) -> list[Note]:
-        notes = [Note(self._framed, LIGHT["surface"], 0.2, frame=True)]
-        if self.marks.any():
-            notes.append(Note("special tokens, outside the scale", LIGHT["sunk"], 0.2, hatch=self._mark_hatch))
-        if self.rows.pieces:
-            notes.append(Note("brackets: pieces of one word"))
-        return [*notes, *self._averaged]
-
-    @property
-    def _framed(self) -> str:
-        """What the framed row is."""
-        row, place = self.rows.units[self.rows.answer], query_of([self.scores])
-        name = cut(f"the row of {row.title}", SMALL, self.options.width - 2 * GAP - 0.3)
-        if not is_answer(self.scores, place):
-            return name
-        return "the answer’s row" if row.tokens == (place,) else f"{name}, where the answer is read"
-
-    @property
-    def _averaged(self) -> list[Note]:
-        if self.grouped:
-            return [Note(f"rows and columns are {self.rows.noun}: columns are sums over words, rows their averages")]
-        return []
-
-    # - drawing
-
-    @property
-    def _legend(self) -> float:
-        """The height of the colour bar with its numbers and its unit."""
-        return LEGEND + LINE * (len(self._unit_lines) - 1)
-
-    @cached_property
-    def _unit_lines(self) -> list[str]:
-        return meaning_lines(self.unit, self.options.width - 2 * GAP)
-
-    def draw(self) -> Picture:
-        bar = self._legend if self.options.colorbar else 0.0
-        rows = wrapped(self.notes, self.options.width - 2 * GAP)
-        page = Picture(figsize=(self.options.width, self.bottom + 0.08 + bar + note_height(rows) + GAP))
-        write_title(page, self.lines)
-        axes = axes_at(page, 0, 0, self.options.width, self.bottom + 0.02)
-        axes.set(xlim=(0, self.options.width), ylim=(self.bottom + 0.02, 0))
-        axes.axis("off")
-        self._draw_cells(axes)
-        self._write_names(axes)
-        self._write_axes(axes)
-        self._draw_brackets(axes)
-        if self.options.colorbar:
-            room, unit = self.options.width - 2 * GAP, "\n".join(self._unit_lines)
-            legend_below(page, GAP, self.bottom + 0.08, room, self.colours, unit)
-        write_notes(page, rows, GAP, self.bottom + 0.08 + bar)
-        return page
-
-    def _draw_cells(self, axes: Axes) -> None:
-        style: dict[str, Any] = {
-            "cmap": self.colours.cmap,
-            "norm": self.colours.norm,
-            "edgecolor": "white",
-            "linewidth": 0.4,
-        }
-        rows = self.top + self.row * np.arange(len(self.rows.units) + 1)
-        axes.pcolormesh(self.left + self.edges, rows, self.values, **style)
-        for place in np.flatnonzero(self.marks):
-            box = (self.left + self.edges[place], self.top), self.apart, self.bottom - self.top
-            style = {"edgecolor": LIGHT["edge"], "hatch": self._mark_hatch or None, "linewidth": 0}
-            axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], **style))
-        if self.options.numbers:
-            self._write_numbers(axes)
-        elif self.colours.signed:
-            self._hatch(axes)
-        corner, whole = (self.left, self.down(self.rows.answer)), float(self.edges[-1])
-        axes.add_patch(Rectangle(corner, whole, self.row, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5))
-
-    @property
-    def _mark_hatch(self) -> str:
-        """The hatch of special tokens; numbers could not be read on it."""
-        return "" if self.options.numbers else HATCH
-
-    def _write_numbers(self, axes: Axes) -> None:
-        columns = self.left + (self.edges[:-1] + self.edges[1:]) / 2
-        rows = [self.down(row + 0.5) for row in range(len(self.values))]
-        write_numbers(axes, self.values, self.colours, self.cell, self.row, middles=(columns.tolist(), rows))
-
-    def _hatch(self, axes: Axes) -> None:
-        """Cells against are hatched, so that the sign is there without colour."""
-        for row, column in np.argwhere((self.values <= -0.05 * self.colours.end) & ~self.marks):
-            wide = float(np.diff(self.edges)[column])
-            corner = (self.left + float(self.edges[column]), self.down(row))
-            axes.add_patch(
-                Rectangle(corner, wide, self.row, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0)
-            )
-
-    def _write_names(self, axes: Axes) -> None:
-        middles = (self.edges[:-1] + self.edges[1:]) / 2
-        for place, middle in enumerate(middles.tolist()):
-            style = {"color": LIGHT["soft"], "style": "italic"} if self.marks[place] else {}
-            row = {"ha": "right", "va": "center_baseline", "fontsize": self.size, **style}
-            put(axes, self.left - 0.05, self.down(place + 0.5), self.labels[place], **row)
-            head = {"ha": "center", "va": "bottom", "rotation": 90, "fontsize": self.size, **style}
-            put(axes, self.left + middle, self.top - 0.05, self.heads[place], **head)
-
-    def _write_axes(self, axes: Axes) -> None:
-        """What rows and columns are: who gave, and who took."""
-        room, short = self.options.width - self.left - GAP, f"gave: {self.rows.noun}"
-        whole = f"{short} of {self.below}"
-        gave = whole if text_width(whole, AXES) <= room else cut(short, AXES, room)
-        y = GAP + title_height(self.lines) + 0.1
-        put(axes, self.left, y, gave, fontsize=AXES, va="baseline", color=LIGHT["soft"])
-        middle = (self.top + self.bottom) / 2
-        put(axes, GAP, middle, "took", fontsize=AXES, rotation=90, va="center", ha="left", color=LIGHT["soft"])
-
-    def _draw_brackets(self, axes: Axes) -> None:
-        above = self.top - 0.06 - 1.04 * widest(self.heads, self.size) - 0.02
-        beside = self.left + float(self.edges[-1]) + 0.05
-        for bracket in self.rows.pieces:
-            start, stop = self._span(bracket)
-            across(axes, self.left + start, self.left + stop, above - 0.01, "", upward=False)
-            along(axes, *self._rows_of(bracket), beside + 0.02, "")
-        step = PIECES if self.rows.pieces else 0.0
-        for bracket in self.rows.brackets:
-            start, stop = self._span(bracket)
-            across(axes, self.left + start, self.left + stop, above - step - 0.01, bracket.name, upward=False)
-            along(axes, *self._rows_of(bracket), beside + 0.02 + step, bracket.name)
-
-    def _rows_of(self, bracket: Bracket) -> tuple[float, float]:
-        return self.down(bracket.start) + 0.015, self.down(bracket.stop) - 0.015
-
-    def _span(self, bracket: Bracket) -> tuple[float, float]:
-        return float(self.edges[bracket.start]) + 0.015, float(self.edges[bracket.stop]) - 0.015
+def _draw_brackets(axes: Axes, table: Table) -> None:
+    """The pieces of words, and outside them the two texts of a pair."""
+    x, y = table.x, table.y
+    above, beside = float(y[0]) - 0.09 - table.names, float(x[-1]) + 0.07
+    step = PIECES if table.rows.pieces else 0.0
+    for brackets, more in ((table.rows.pieces, 0.0), (table.rows.brackets, step)):
+        for one in brackets:
+            start, stop = float(x[one.start]) + 0.015, float(x[one.stop]) - 0.015
+            across(axes, start, stop, above - more, one.name, upward=False)
+            along(axes, float(y[one.start]) + 0.015, float(y[one.stop]) - 0.015, beside + more, one.name)

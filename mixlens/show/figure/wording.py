@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,7 @@ from ...types import Attribution, Result
 from ..heading import rollout_name, unusual_variant
 from ..tokens import shown
 
-TELLS_APART = (
-    ("at_layer", "layer"),
-    ("layer", "layer"),
-    ("variant", ""),
-    ("target", ""),
-)  # key of info, word before its value
+TELLS_APART = (("at_layer", "layer "), ("layer", "layer "), ("variant", ""), ("target", ""))  # fact, word before it
 
 
 def array_of(result: Result) -> NDArray[np.float64]:
@@ -28,38 +23,18 @@ def array_of(result: Result) -> NDArray[np.float64]:
 
 
 def names_of(results: Sequence[Result]) -> list[str]:
-    """The methods of the results; where methods repeat, the methods with what tells the results apart."""
+    """The methods of the results; where methods repeat, the methods (unless all are of one) with the first fact that tells the
+    results apart: a layer after which a map ends is counted from 1."""
     methods = [result.method for result in results]
     if len(set(methods)) == len(methods):
         return methods
-    longer = (_longer_names(results, key, word) for key, word in TELLS_APART)
-    return next(filter(None, longer), [f"{method} {number + 1}" for number, method in enumerate(methods)])
-
-
-def _longer_names(results: Sequence[Result], key: str, word: str) -> list[str]:
-    """The methods with this fact of each result; nothing where the fact does not tell the results apart."""
-    values = [result.info.get(key) for result in results]
-    if None in values or not _differ(results, values):
-        return []
-    return _with_methods(results, [f"{word} {_counted(key, value)}" for value in values])
-
-
-def _differ(results: Sequence[Result], values: Sequence[Any]) -> bool:
-    """Whether no two results have the same method and the same value."""
-    pairs = {(result.method, str(value)) for result, value in zip(results, values, strict=True)}
-    return len(pairs) == len(results)
-
-
-def _with_methods(results: Sequence[Result], names: Sequence[str]) -> list[str]:
-    """Names with the method before them, where the results are not all of one method."""
-    if len({result.method for result in results}) == 1:
-        return list(map(str.strip, names))
-    return [f"{result.method} {name}" for result, name in zip(results, names, strict=True)]
-
-
-def _counted(key: str, value: Any) -> Any:
-    """A fact as a name says it: a layer after which a map ends is counted from 1."""
-    return int(value) + 1 if key == "layer" else value
+    for key, word in TELLS_APART:
+        values = [result.info.get(key) for result in results]
+        if None not in values and len(set(zip(methods, map(str, values), strict=True))) == len(results):
+            names = [f"{word}{int(value) + 1 if key == 'layer' else value}" for value in values]
+            pairs = zip(methods, names, strict=True)
+            return names if len(set(methods)) == 1 else [f"{method} {name}" for method, name in pairs]
+    return [f"{method} {number + 1}" for number, method in enumerate(methods)]
 
 
 def researcher_name(name: str) -> str:
@@ -74,42 +49,23 @@ def target_of(results: Sequence[Result]) -> str:
 
 
 def title_of(result: Result, *more: str, method: bool = True) -> str:
-    """The title of a result: method, variant, rollout, layer, target or position, and `more`."""
-    parts = [researcher_name(result.method)] if method else []
-    return printable(" · ".join([*parts, *_computed(result), *_explained(result), *more]))
-
-
-def _computed(result: Result) -> Iterator[str]:
-    """How the result was computed, where that is not the usual way."""
-    info = result.info
-    parts = [unusual_variant(info), _rollout_part(result), _layer_part(result), _input_part(info)]
-    return (part for part in parts if part is not None)
-
-
-def _rollout_part(result: Result) -> str | None:
-    """How the layers were put together; a convention that is called as the method is its own."""
-    name, rolled = rollout_name(result.info), result.info.get("rollout") or {}
-    return name.removesuffix(f" {result.method}") if name and rolled.get("convention") == result.method else name
-
-
-def _layer_part(result: Result) -> str | None:
-    """The layer after which an attribution was read."""
-    layer = result.info.get("layer") if isinstance(result, Attribution) else None
-    return None if layer is None else f"layer {layer + 1}"
-
-
-def _input_part(info: Mapping[str, Any]) -> str | None:
-    """The layer at whose input a method attributes."""
-    return None if info.get("at_layer") is None else f"input of layer {info['at_layer'] + 1}"
-
-
-def _explained(result: Result) -> Iterator[str]:
-    """What the result explains: a target, or a position."""
-    info = result.info
-    if info.get("target") is not None:
-        yield score_name(info)
-    elif isinstance(result, Attribution) and "query_token" in info:
-        yield f"at {shown(info['query_token'])}"
+    """The title of a result: method, variant, rollout, layer (where these are not the usual ones), target or position, and
+    `more`. A convention that is called as the method is its own."""
+    info, of_row = result.info, isinstance(result, Attribution)
+    rollout, rolled = rollout_name(info), info.get("rollout") or {}
+    if rollout and rolled.get("convention") == result.method:
+        rollout = rollout.removesuffix(f" {result.method}")
+    layer, at_layer = info.get("layer") if of_row else None, info.get("at_layer")
+    explained = f"at {shown(info['query_token'])}" if of_row and "query_token" in info else None
+    parts = [
+        researcher_name(result.method) if method else None,
+        unusual_variant(info),
+        rollout,
+        None if layer is None else f"layer {layer + 1}",
+        None if at_layer is None else f"input of layer {at_layer + 1}",
+        explained if info.get("target") is None else score_name(info),
+    ]
+    return printable(" · ".join([*(part for part in parts if part is not None), *more]))
 
 
 def score_name(info: Mapping[str, Any]) -> str:
