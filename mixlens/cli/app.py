@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
 from typing import NoReturn
 
 import typer
@@ -52,8 +51,11 @@ def main() -> None:
     """Errors are one line and exit code 2, never a traceback; Ctrl-C is one line and exit code 130, whenever it comes."""
     with interruptible():
         try:
-            with _written_out():
+            try:
                 app()
+            finally:  # what was printed is written now: Python itself would do it too late for an error in one line
+                if sys.stdout is not None:
+                    sys.stdout.flush()
         except MixlensError as error:
             _end(" ".join(map(printable, str(error).splitlines())))
         except BrokenPipeError:
@@ -61,7 +63,12 @@ def main() -> None:
             sys.exit(1)
         except OSError as error:
             _drop_output()
-            _end(_system_line(error))
+            reason = printable(error.strerror or str(error))
+            if error.filename is not None:
+                _end(f"the system refuses: {reason} ({str(error.filename)!r}).")
+            if error.errno in FULL:
+                _end(f"the output cannot be written: {reason}. Make room, or send it to another place.")
+            _end(f"the system refuses: {reason}.")
 
 
 def _end(line: str) -> NoReturn:
@@ -69,32 +76,10 @@ def _end(line: str) -> NoReturn:
     sys.exit(2)
 
 
-@contextlib.contextmanager
-def _written_out() -> Iterator[None]:
-    """What was printed is written before the block ends: Python itself would do it too late for an error in one line."""
-    try:
-        yield
-    finally:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-
-
 def _drop_output() -> None:
     """What could not be written is not tried again when Python ends."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream without a file has nothing to drop
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _system_line(error: OSError) -> str:
-    """An error of the operating system in one line; one without a file's name on a full disk is about what is printed."""
-    reason = printable(error.strerror or str(error))
-    if error.filename is not None:
-        return f"the system refuses: {reason} ({str(error.filename)!r})."
-    return _no_room(reason) if error.errno in FULL else f"the system refuses: {reason}."
-
-
-def _no_room(reason: str) -> str:
-    return f"the output cannot be written: {reason}. Make room, or send it to another place."
 
 
 if __name__ == "__main__":

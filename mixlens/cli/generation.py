@@ -61,7 +61,12 @@ class Writing:
 
     def refuse(self, save: Path | None) -> None:
         """Refuse options that have nothing to work on, and files that cannot be written, before the model is loaded."""
-        self._refuse_files(save if self.asked else None)
+        if self.asked and save is not None and save.suffix.lower() not in (".json", ".csv"):
+            raise InputError(f"--save of a written text is a .json or .csv file, not {save.name!r}.")
+        if self.page is not None:
+            from ..show.page_file import may_write
+
+            may_write(self.page, force=self.force)
         for name, given in (("--leave-out", self.leave_out), ("--each", self.each), ("--out", self.page is not None)):
             if given and not self.asked:
                 raise InputError(f"{name} is for a written text: give --generate N or --continuation TEXT too.")
@@ -88,14 +93,6 @@ class Writing:
         if self.asked and not self.each and idle:
             raise InputError(f"a written text is shown word by word: leave {' and '.join(idle)} out.")
 
-    def _refuse_files(self, save: Path | None) -> None:
-        if save is not None and save.suffix.lower() not in (".json", ".csv"):
-            raise InputError(f"--save of a written text is a .json or .csv file, not {save.name!r}.")
-        if self.page is not None:
-            from ..show.page_file import may_write
-
-            may_write(self.page, force=self.force)
-
     def keep(self, result: Generation, save: Path | None) -> None:
         """Write the files that were asked for."""
         if save is not None:
@@ -104,74 +101,61 @@ class Writing:
             result.report(self.page, force=self.force)
         tell_written(save, self.page)
 
+    def generated(
+        self,
+        lens: Model,
+        source: Any,
+        request: MethodRequest,
+        options: tuple[Any, Any, Any],
+        *,
+        keep_special: bool,
+    ) -> Generation:
+        """What each token that was written rests on."""
+        from .scores import arguments_of
 
-def messages_of(text: str | None, file: Path | None, chat: bool, messages: Path | None, pair: str | None) -> Any:
+        target = command_words.targets_of(lens, *options) if request.class_specific else {}
+        result: Generation = lens.explain(
+            source,
+            method=request.name,
+            keep_special=keep_special,
+            generate=self.generate,
+            continuation=self.continuation,
+            **arguments_of(request),
+            **target,
+        )
+        return result.with_effects() if self.leave_out or self.page is not None else result
+
+
+def conversation_of(text: str | None, file: Path | None, chat: bool, messages: Path | None, pair: str | None) -> Any:
     """The conversation that --chat or --messages names; None where there is none."""
-    _refuse_pair(pair, chat, messages)
-    if messages is None:
-        return _one_message(command_words.text_of(text, file)) if chat else None
-    if chat or text is not None or file is not None:
+    if messages is not None and file is not None:
         raise InputError("--messages holds the whole conversation: leave the text, --file and --chat out.")
-    return _chat(_read(messages))
+    texts = [command_words.text_of(text, file)] if chat and messages is None else [] if text is None else [text]
+    found = conversations_of(texts, chat, messages, pair, beside="the text, --file and --chat")
+    return None if found is None else found[0]
 
 
-def conversations_of(texts: Sequence[str], chat: bool, messages: Path | None, pair: str | None) -> list[Any] | None:
-    """The conversations of a page that --chat (each text is one message) or --messages names; None where there are none."""
-    _refuse_pair(pair, chat, messages)
-    if messages is None:
-        return list(map(_one_message, texts)) if chat and texts else None
-    if chat or texts:
-        raise InputError("--messages holds the whole conversation: leave texts and --chat out.")
-    return [_chat(_read(messages))]
-
-
-def _refuse_pair(pair: str | None, chat: bool, messages: Path | None) -> None:
+def conversations_of(
+    texts: Sequence[str], chat: bool, messages: Path | None, pair: str | None, *, beside: str = "texts and --chat"
+) -> list[Any] | None:
+    """The conversations that --chat (each text is one message) or --messages names; None where there are none."""
     if pair is not None and (chat or messages is not None):
         raise InputError(
             "--pair is a second text, and a conversation has none: leave it out, or --chat and --messages."
         )
-
-
-def _one_message(text: str) -> Any:
-    """A conversation of one message by a user."""
-    return _chat([{"role": "user", "content": text}])
-
-
-def _chat(messages: Sequence[Any]) -> Any:
+    if messages is None:
+        written: list[Any] = [[{"role": "user", "content": text}] for text in texts] if chat else []
+    elif chat or texts:
+        raise InputError(f"--messages holds the whole conversation: leave {beside} out.")
+    else:
+        try:
+            written = [json.loads(messages.read_text(encoding="utf-8-sig"))]
+        except OSError as error:
+            raise InputError(f"--messages: {str(messages)!r} cannot be read: {error.strerror}.") from None
+        except ValueError:
+            raise InputError(f"--messages: {str(messages)!r} is not JSON in UTF-8.") from None
+    if not written:
+        return None
     from ..model.chat import instead_of
 
-    return instead_of(None, messages)
-
-
-def _read(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"--messages: {str(file)!r} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise InputError(f"--messages: {str(file)!r} is not JSON in UTF-8.") from None
-
-
-def generated(
-    lens: Model,
-    source: Any,
-    request: MethodRequest,
-    writing: Writing,
-    options: tuple[Any, Any, Any],
-    *,
-    keep_special: bool,
-) -> Generation:
-    """What each token that was written rests on."""
-    from .scores import arguments_of
-
-    target = command_words.targets_of(lens, *options) if request.class_specific else {}
-    result: Generation = lens.explain(
-        source,
-        method=request.name,
-        keep_special=keep_special,
-        generate=writing.generate,
-        continuation=writing.continuation,
-        **arguments_of(request),
-        **target,
-    )
-    return result.with_effects() if writing.leave_out or writing.page is not None else result
+    return [instead_of(None, one) for one in written]

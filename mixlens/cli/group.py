@@ -7,7 +7,7 @@ import gc
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import typer
@@ -49,44 +49,23 @@ ELSEWHERE = {("plot", "--generate"): DRAWN, ("plot", "--continuation"): DRAWN}
 def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()) -> str:
     """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that was
     asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
-    names, owners = set(options), _method_options(methods)
+    names = set(options)
+    owners: dict[str, str] = {}
+    if "mixlens.scoring.attributions" in sys.modules:
+        from ..scoring.registry import seek
+
+        for method in [one.strip().partition(":")[0] for written in methods for one in written.split(",")]:
+            entry = seek(method)
+            owners |= {} if entry is None else dict.fromkeys(entry.options, method)
     flag = "--methods" if "methods" in names and "method" not in names else "--method"
-    return PYTHON.sub(lambda match: _in_words(match, names, owners, flag), message)
 
+    def in_words(match: re.Match[str]) -> str:
+        name, value = match[1], (match[2] or "").strip("'")
+        if name in names:
+            return f"--{name.replace('_', '-')} {value.strip('()').replace(', ', ',')}".rstrip()
+        return f"{flag} {owners[name]}:{name}={value}" if name in owners and value else match[0]
 
-def _in_words(match: re.Match[str], options: set[str], owners: Mapping[str, str], flag: str) -> str:
-    """One `name=value` of Python as the command line writes it; what is no option stays as it is."""
-    name, value = match[1], (match[2] or "").strip("'")
-    if name in options:
-        return _flag(name, value.strip("()").replace(", ", ","))
-    return f"{flag} {owners[name]}:{name}={value}" if name in owners and value else match[0]
-
-
-def _flag(name: str, value: str) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    return f"{flag} {value}" if value else flag
-
-
-def _method_options(methods: Iterable[str]) -> dict[str, str]:
-    """The options of the methods that were asked for, each with its method's name."""
-    names = _method_names(methods)
-    if not names or "mixlens.scoring.attributions" not in sys.modules:
-        return {}
-    return {option: name for name in names for option in _options_of(name)}
-
-
-def _method_names(methods: Iterable[str]) -> list[str]:
-    """The names in lists of methods as written, without their options."""
-    return [name.strip().partition(":")[0] for written in methods for name in written.split(",")]
-
-
-def _options_of(method: str) -> Iterable[str]:
-    """The options of a method; none where it is not known."""
-    from ..scoring.attributions import known as attributions
-    from ..scoring.maps import known as maps
-
-    known = {**maps(), **attributions()}
-    return known[method].options if method in known else ()
+    return PYTHON.sub(in_words, message)
 
 
 @contextlib.contextmanager
@@ -108,13 +87,9 @@ def usage_line(error: Any, written: Sequence[str]) -> str:
     came = "".join(f" (not {value!r})" for value in values if value and repr(value) not in message)
     place = error.ctx.command_path if error.ctx else " ".join(["mixlens", *written[:1]])
     end = "" if not came and message.endswith((".", "?")) else "."
-    return f"{message[:1].lower()}{message[1:]}{came}{end}{_elsewhere(error)} See {place} --help."
-
-
-def _elsewhere(error: Any) -> str:
-    """What else does what an option that a command has not would do; nothing where no such thing is known."""
     command = error.ctx.command.name if error.ctx else ""
-    return ELSEWHERE.get((command, getattr(error, "option_name", "")), "")
+    elsewhere = ELSEWHERE.get((command, getattr(error, "option_name", "")), "")
+    return f"{message[:1].lower()}{message[1:]}{came}{end}{elsewhere} See {place} --help."
 
 
 def _value_after(flag: str, written: Sequence[str]) -> str:
@@ -160,23 +135,15 @@ def with_its_words(command: Any, invoke: Any) -> Any:
             with Loading(command.name):
                 return invoke(ctx)
         except MixlensError as error:
-            message = _message(error, command, ctx)
+            options = [one.name for one in command.params if any(flag.startswith("--") for flag in one.opts)]
+            values = (ctx.params.get("method"), ctx.params.get("methods"))
+            message = as_written(str(error), options, [value for value in values if isinstance(value, str)])
             if message == str(error):
                 raise
             kind = type(error) if type(error) in (InputError, ModelError, ResultError) else MixlensError
             raise kind(message) from error
 
     return invoked
-
-
-def _message(error: MixlensError, command: Any, ctx: Any) -> str:
-    options = [parameter.name for parameter in command.params if _is_option(parameter)]
-    values = (ctx.params.get("method"), ctx.params.get("methods"))
-    return as_written(str(error), options, [value for value in values if isinstance(value, str)])
-
-
-def _is_option(parameter: Any) -> bool:
-    return any(flag.startswith("--") for flag in parameter.opts)
 
 
 @contextlib.contextmanager

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..base.errors import MixlensError, printable
 from . import completion
 from .options import LoadOptions, loads_a_model
-
-if TYPE_CHECKING:
-    from ..layer.proof import Proof
-    from ..model.families import Family
-    from ..model.model import Model
 
 CHECK_EXAMPLE = "Example:  mixlens check bert-base-uncased --dtype float64"
 EVERY_FAMILY = (
@@ -29,18 +24,14 @@ def methods() -> None:
     from ..show.tables import listed
     from ..show.text import console
 
+    kinds = [(one, "map") for one in maps().values()]
+    kinds += [(one, "to a target" if one.needs_target else "to a position") for one in attributions().values()]  # type: ignore[misc]
     rows = [("method", "kind", "cost", "paper", "variants", "what it is")]
-    rows += [_method_row(method, "map") for method in maps().values()]
     rows += [
-        _method_row(method, "to a target" if method.needs_target else "to a position")
-        for method in attributions().values()
+        (one.id, kind, one.cost, one.paper.split(",")[0], ", ".join(one.variants), one.summary) for one, kind in kinds
     ]
     width = console().width
     print("\n".join([*listed(rows, width), "", *listed([(EVERY_FAMILY,)], width)]))
-
-
-def _method_row(method: Any, kind: str) -> tuple[str, str, str, str, str, str]:
-    return method.id, kind, method.cost, method.paper.split(",")[0], ", ".join(method.variants), method.summary
 
 
 def families() -> None:
@@ -49,20 +40,14 @@ def families() -> None:
     from ..show.tables import listed
     from ..show.text import console
 
-    rows = [("model types", "when", "feed-forward", "norms"), *map(_family_row, known())]
+    rows = [("model types", "when", "feed-forward", "norms")]
+    for family in known():
+        when = ", ".join(f"{key}={value}" for key, value in family.when.items())
+        kind = ("gated" if family.mlp_gate else "plain") + (", beside attention" if family.parallel else "")
+        norms = [name for name, module in vars(family).items() if name.startswith("norm_") and module is not None]
+        places = ", ".join(name.removeprefix("norm_").replace("_", " ") for name in norms)
+        rows.append((", ".join(family.model_types), when, kind, places))
     print("\n".join(listed(rows, console().width)))
-
-
-def _family_row(family: Family) -> tuple[str, str, str, str]:
-    kind = ("gated" if family.mlp_gate else "plain") + (", beside attention" if family.parallel else "")
-    when = ", ".join(f"{key}={value}" for key, value in family.when.items())
-    return ", ".join(family.model_types), when, kind, ", ".join(_norms(family))
-
-
-def _norms(family: Family) -> list[str]:
-    """The places of a family's norms: its fields `norm_...` that name a module."""
-    fields = [name for name, module in vars(family).items() if name.startswith("norm_") and module is not None]
-    return [name.removeprefix("norm_").replace("_", " ") for name in fields]
 
 
 def data() -> None:
@@ -84,36 +69,24 @@ def check(
     tokens: Annotated[int, typer.Option("--tokens", help="Length of the random input.", min=1)] = 32,
 ) -> None:
     """Run every identity on a model and print the gaps. Exit code 2 if one is more than rounding."""
-    from ..layer.proof import measured
+    from ..layer.proof import IDENTITIES, measured
     from ..model.offload import linearity_hint
     from ..show.tables import folded
     from ..show.text import console
 
     lens = loading.load(model, check=False)
     proof = measured(lens, tokens=tokens)
-    out = console()
-    out.print(printable(_about(lens, proof)), markup=False)
-    out.print(folded(_gap_rows(proof)))
-    if proof.failed:
-        hint = linearity_hint([lens.hf_model])
-        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.{hint}")
-
-
-def _about(lens: Model, proof: Proof) -> str:
-    """One line about the model that was checked."""
     line = f"{lens.name}: {lens.n_layers} layers, family {lens.family.name}, {lens.task}, {proof.tokens} random tokens"
     line += f", on {lens.placement}" if lens.dispatched else ""
-    return line + (f", {lens.quantization}" if lens.quantization is not None else "")
-
-
-def _gap_rows(proof: Proof) -> list[tuple[str, str, str, str, str]]:
-    """A row for each identity; the first names the columns."""
-    from ..layer.proof import IDENTITIES
-
+    line += f", {lens.quantization}" if lens.quantization is not None else ""
     rows = [("", "identity", "largest relative gap", "allowed", "layer")]
     for name, gap in proof.gaps.items():
         passed = "ok" if name not in proof.failed else "FAILS"
-        rows.append(
-            (passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", str(proof.worst_layer[name] + 1))
-        )
-    return rows
+        layer = str(proof.worst_layer[name] + 1)
+        rows.append((passed, IDENTITIES[name], f"{gap:.1e}", f"{proof.allowed[name]:.0e}", layer))
+    out = console()
+    out.print(printable(line), markup=False)
+    out.print(folded(rows))
+    if proof.failed:
+        hint = linearity_hint([lens.hf_model])
+        raise MixlensError(f"{len(proof.failed)} of {len(proof.gaps)} identities do not hold on {model!r}.{hint}")

@@ -142,12 +142,7 @@ class LoadOptions:
             "offload_folder": self.offload_folder,
             "quantization": self.quantization,
         }
-        usual = {
-            "task": self.task,
-            "device": self.device,
-            "dtype": self.dtype,
-            "trust_remote_code": self.trust_remote_code,
-        }
+        usual = {name: getattr(self, name) for name in ("task", "device", "dtype", "trust_remote_code")}
         return {**usual, **{name: value for name, value in large.items() if value is not None}}
 
     def load(self, name: str, *, check: bool = True) -> Model:
@@ -193,12 +188,7 @@ def _max_memory(written: str | None) -> dict[int | str, str] | None:
         raise InputError(
             f"--max-memory is device=size with commas between them, as 0=20GiB,cpu=60GiB, not {written!r:.80}."
         )
-    return {_device(device): size for device, size in pairs}
-
-
-def _device(written: str) -> int | str:
-    """The number of a GPU, or the name of another device."""
-    return int(written) if written.isdigit() else written
+    return {int(device) if device.isdigit() else device: size for device, size in pairs}
 
 
 def loads_a_model(command: Callable[..., None]) -> Callable[..., None]:
@@ -206,12 +196,15 @@ def loads_a_model(command: Callable[..., None]) -> Callable[..., None]:
 
     --trust-remote-code comes last in every help, the other options where `loading` stands.
     """
-    *options, trust = _load_parameters()
+    hints = get_type_hints(LoadOptions, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    *options, trust = [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in fields(LoadOptions)
+    ]
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        parameters += (
-            options if parameter.name == "loading" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        )
+        parameters += options if parameter.name == "loading" else [parameter.replace(kind=kind)]
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:
@@ -220,16 +213,6 @@ def loads_a_model(command: Callable[..., None]) -> Callable[..., None]:
 
     with_options.__signature__ = inspect.Signature([*parameters, trust])  # type: ignore[attr-defined]
     return with_options
-
-
-def _load_parameters() -> list[inspect.Parameter]:
-    """The fields of `LoadOptions` as parameters of a function."""
-    hints = get_type_hints(LoadOptions, include_extras=True)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-        for field in fields(LoadOptions)
-    ]
 
 
 # --- what several commands read from their options --------------------------------------------------------------------

@@ -15,12 +15,11 @@ from ..base.optional import installing
 from ..scoring import command_words
 from ..show.page_file import MEGABYTES
 from . import completion, group
-from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of, generated
+from .generation import GenerateCount, GivenText, IsChat, MessageFile, Writing, conversations_of
 from .keeping import tell_notices
 from .options import AttributionTarget, Foil, LoadOptions, ModelName, Pair, Query, loads_a_model
 
 if TYPE_CHECKING:
-    from ..model.model import Model
     from ..scoring.asking import MethodRequest
 
 REPORT_EXAMPLES = """Example:  mixlens report 'The keys to the cabinet [MASK] rusty.' --methods alti,globenc,attcat -o report.html
@@ -83,7 +82,7 @@ def report(
 ) -> None:
     """One HTML file: the maps of texts, saved results, a text that the model writes, or a run. Opens from disk, needs no
     network."""
-    from ..show.report import may_write, refuse_preset
+    from ..show.report import checked, may_write, refuse_preset
     from ..show.report import report as write_report
 
     may_write(output, force=force)
@@ -93,60 +92,55 @@ def report(
     folder = _run_folder(texts)
     writing = Writing(generate, continuation, True, False, None)
     question = (methods, target, foil, query, pair, preset, writing.asked, chat, messages)
-    _refuse_run_options(folder, label, examples)
+    if folder is None and (label, examples) != (None, None):
+        raise InputError("--label and --examples are for the folder of a run.")
     if folder is not None:
-        _refuse_beside_run([saved, *question])
+        if any([saved, *question]):
+            raise InputError(
+                "a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair, --preset, --generate, "
+                "--continuation, --chat and --messages out."
+            )
         with group.working("reading the run"):
             write_report(folder, output, label=label, examples=examples, **page)
     elif saved:
-        _refuse_beside_saved([texts, *question])
+        if any([texts, *question]):
+            raise InputError(
+                "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, --preset, "
+                "--generate, --continuation, --chat and --messages out."
+            )
         write_report(_results_in(saved), output, **page)
-    elif writing.asked:
-        _refuse_beside_written({"target": target, "query": query, "preset": preset}, megabytes)
-        inputs = _inputs(texts, pair, chat, messages)
-        request = _one_method(inputs, methods, foil)
-        lens = loading.load(model)
-        _warn_of_one_word(texts)
-        with group.working("computing the page"):
-            result = generated(lens, inputs[0], request, writing, (None, foil, None), keep_special=True)
-            write_report(result, output, title=title, force=force)
     else:
         inputs = _inputs(texts, pair, chat, messages)
-        asked = {
-            **_asked(inputs, methods),
-            "preset": preset,
-        }  # what cannot be asked is refused before the model is loaded
+        if writing.asked:
+            only = {"target": target, "query": query, "preset": preset}
+            request = _method_of_written(inputs, methods, foil, only, megabytes)
+        else:  # what cannot be asked is refused before the model is loaded
+            names = None if methods is None else checked(methods.split(","))
         lens = loading.load(model)
-        _warn_of_one_word(texts)
+        if len(texts) == 1 and len(texts[0].split()) == 1:
+            meant = "For a run give its folder."
+            if os.path.isfile(texts[0]):
+                rows = f"It is a file: mixlens run {texts[0]} --out FOLDER explains its rows, then mixlens report"
+                meant = f"{rows} FOLDER shows them."
+            line = f"{texts[0]!r:.200} is no folder, so it is shown as a text of one word. {meant}"
+            print(f"mixlens: {printable(line)}", file=sys.stderr)
         with group.working("computing the page"):
-            write_report(lens, output, **asked, **_goal(lens, target, foil), query=query, **page)
-        tell_notices(lens, map(lens.encode, inputs), query)
+            if writing.asked:
+                result = writing.generated(lens, inputs[0], request, (None, foil, None), keep_special=True)
+                write_report(result, output, title=title, force=force)
+            else:
+                against = None if foil is None else command_words.target_of(lens, foil)
+                goal = {"target": command_words.target_of(lens, target), "foil": against}
+                write_report(lens, output, texts=inputs, methods=names, preset=preset, query=query, **goal, **page)
+        if not writing.asked:
+            tell_notices(lens, map(lens.encode, inputs), query)
     print(printable(f"{output} ({output.stat().st_size / 1e6:.2f} MB)"))
 
 
-def _refuse_run_options(folder: Path | None, label: str | None, examples: int | None) -> None:
-    if folder is None and (label, examples) != (None, None):
-        raise InputError("--label and --examples are for the folder of a run.")
-
-
-def _refuse_beside_run(others: Sequence[Any]) -> None:
-    if any(others):
-        raise InputError(
-            "a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair, --preset, --generate, "
-            "--continuation, --chat and --messages out."
-        )
-
-
-def _refuse_beside_saved(others: Sequence[Any]) -> None:
-    if any(others):
-        raise InputError(
-            "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, --preset, "
-            "--generate, --continuation, --chat and --messages out."
-        )
-
-
-def _refuse_beside_written(others: Mapping[str, str | None], megabytes: float) -> None:
-    """Refuse what the page of a written text has not: it explains every written word, and holds every number."""
+def _method_of_written(
+    inputs: Sequence[Any], methods: str | None, foil: str | None, others: Mapping[str, str | None], megabytes: float
+) -> MethodRequest:
+    """The method of a page of one written text, which explains every written word and holds every number."""
     given = [f"--{name}" for name, value in others.items() if value is not None]
     given += ["--megabytes"] if megabytes != MEGABYTES else []
     if given:
@@ -154,10 +148,6 @@ def _refuse_beside_written(others: Mapping[str, str | None], megabytes: float) -
             "--generate and --continuation make a page of what each written word rests on, which has no "
             f"{' and no '.join(given)}: leave the one or the other out."
         )
-
-
-def _one_method(inputs: Sequence[Any], methods: str | None, foil: str | None) -> MethodRequest:
-    """The method of a page of one written text; several texts or methods are refused."""
     if len(inputs) > 1:
         raise InputError(f"the page of a written text goes with one text, not with {len(inputs)}.")
     requests = command_words.methods_of(methods or "alti")
@@ -171,6 +161,7 @@ def _one_method(inputs: Sequence[Any], methods: str | None, foil: str | None) ->
 
 def _results_in(files: Sequence[Path]) -> Any:
     """The saved results of a report, or the written text that a single file holds."""
+    from ..answers.generation import Generation
     from ..answers.generation.files import is_generation
     from ..scoring.saving import load_result
 
@@ -178,25 +169,10 @@ def _results_in(files: Sequence[Path]) -> Any:
         return list(map(load_result, files))
     if len(files) > 1:
         raise InputError("the page of a written text shows that text alone: give its file to --from without others.")
-    from ..answers.generation import Generation
-
     return Generation.load(files[0])
 
 
-def _asked(inputs: Sequence[Any], methods: str | None) -> dict[str, Any]:
-    """The texts and the methods of a report, as arguments of `mixlens.report`."""
-    from ..show.report import checked
-
-    return {"texts": inputs, "methods": None if methods is None else checked(methods.split(","))}
-
-
-def _goal(lens: Model, target: str | None, foil: str | None) -> dict[str, Any]:
-    """The target and the foil as the library takes them."""
-    against = None if foil is None else command_words.target_of(lens, foil)
-    return {"target": command_words.target_of(lens, target), "foil": against}
-
-
-def _inputs(texts: Sequence[str], pair: str | None, chat: bool = False, messages: Path | None = None) -> list[Any]:
+def _inputs(texts: Sequence[str], pair: str | None, chat: bool, messages: Path | None) -> list[Any]:
     """The texts of a report, one text with its pair, or conversations."""
     conversations = conversations_of(texts, chat, messages, pair)
     if conversations is not None:
@@ -211,41 +187,16 @@ def _inputs(texts: Sequence[str], pair: str | None, chat: bool = False, messages
 
 
 def _run_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder of a run, if the arguments name one."""
+    """The folder of a run, if the arguments name one. A path without a folder is no text that anyone wants explained."""
     for argument in arguments:
-        _refuse_path(argument, alone=len(arguments) == 1)
-    if len(arguments) != 1:
-        return None
-    (only,) = arguments
-    return Path(only) if os.path.isdir(only) else None
-
-
-def _refuse_path(argument: str, *, alone: bool) -> None:
-    """Refuse a folder among other arguments, and a path without a folder, which is no text that anyone wants explained."""
-    is_folder = os.path.isdir(argument)  # False also for a text that is too long for a name
-    if is_folder and not alone:
-        raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
-    if not is_folder and _looks_like_a_path(argument):
-        raise InputError(
-            f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them."
-        )
-
-
-def _looks_like_a_path(argument: str) -> bool:
-    return "/" in argument and not any(map(str.isspace, argument))
-
-
-def _instead(word: str) -> str:
-    """What else a single word may have been meant as: a file of texts, or a run."""
-    rows = f"It is a file: mixlens run {word} --out FOLDER explains its rows, then mixlens report FOLDER shows them."
-    return rows if os.path.isfile(word) else "For a run give its folder."
-
-
-def _warn_of_one_word(texts: Sequence[str]) -> None:
-    """Tell that a single word is read as a text, where a folder may have been meant."""
-    if len(texts) == 1 and len(texts[0].split()) == 1:
-        line = f"{texts[0]!r:.200} is no folder, so it is shown as a text of one word. {_instead(texts[0])}"
-        print(f"mixlens: {printable(line)}", file=sys.stderr)
+        is_folder = os.path.isdir(argument)  # False also for a text that is too long for a name
+        if is_folder and len(arguments) > 1:
+            raise InputError(f"{argument!r} is a folder, and a report shows one run: give it alone.")
+        if not is_folder and "/" in argument and not any(map(str.isspace, argument)):
+            raise InputError(
+                f"there is no folder {argument!r:.200}. Give the folder of a run, or texts with spaces in them."
+            )
+    return Path(arguments[0]) if len(arguments) == 1 and os.path.isdir(arguments[0]) else None
 
 
 @loads_a_model

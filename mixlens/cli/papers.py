@@ -26,22 +26,17 @@ class ExperimentCommand(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
         if words and HELP & set(args):  # without a word nothing heavy is imported
-            ctx.meta[ABOUT] = _about(words)
+            from ..runs.experiments.command import help_text
+            from ..runs.experiments.experiment import known
+
+            name = next((word for word in words if word in known()), None)
+            ctx.meta[ABOUT] = [] if name is None else ["", *help_text(known()[name]).splitlines()]
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         for line in ctx.meta.get(ABOUT, ()):
             formatter.write(f"{textwrap.fill(line, formatter.width)}\n")
         super().format_epilog(ctx, formatter)
-
-
-def _about(words: list[str]) -> list[str]:
-    """What is to be said of the experiment that one of the words names; nothing where none is named."""
-    from ..runs.experiments.command import help_text
-    from ..runs.experiments.experiment import known
-
-    name = next((word for word in words if word in known()), None)
-    return [] if name is None else ["", *help_text(known()[name]).splitlines()]
 
 
 @loads_a_model
@@ -84,7 +79,14 @@ def experiment(
     from ..runs.experiments.command import experiment_text, labels_of
     from ..show.text import console
 
-    options = {"model": _one_or_more(model), "data": data, "n": n, "out": out, "methods": methods, "seed": seed}
+    options = {
+        "model": model[0] if model and len(model) == 1 else model,
+        "data": data,
+        "n": n,
+        "out": out,
+        "methods": methods,
+        "seed": seed,
+    }
     more = {
         "first": first,
         "leave_out": leave_out,
@@ -94,10 +96,6 @@ def experiment(
         "loading": loading.arguments(),
     }
     print(experiment_text(name, options=option or (), width=console().width, **options, **more))
-
-
-def _one_or_more(names: list[str] | None) -> Any:
-    return names[0] if names and len(names) == 1 else names
 
 
 @loads_a_model

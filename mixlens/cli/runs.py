@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..base.errors import InputError, MixlensError, ended, printable, printable_json, unknown_method
+from ..base.errors import InputError, MixlensError, ended, printable, printable_json
 from . import completion
 from .group import short_warnings
 from .options import Foil, LoadOptions, ModelName, Query, Score, Truncate, loads_a_model
-
-if TYPE_CHECKING:
-    from ..runs.corpus import Run
 
 Out = Annotated[
     Path | None,
@@ -117,110 +112,59 @@ def run(
 ) -> None:
     """Every method on every row of a corpus: a folder of Parquet shards. Stopped at any time, it goes on."""
     from ..runs.corpus import run as run_corpus
+    from ..scoring.registry import any_method
 
-    _refuse_unknown(methods)  # before the model is loaded
-    with _safe_to_stop(out), short_warnings():
-        done = run_corpus(
-            data,
-            model=model,
-            methods=methods,
-            out=out,
-            limit=limit,
-            columns=_names(columns),
-            text_field=text_field,
-            pair_field=pair_field,
-            ids_field=ids_field,
-            split=split,
-            target="predicted" if target is None else _number_or_word(target),
-            foil=None if foil is None else _number_or_word(foil),
-            score=score,
-            query=_index_or_token(query),
-            maps=_kept_maps(maps, maps_dtype),
-            trust=trust,
-            generate=generate,
-            chat=chat,
-            truncate=truncate,
-            batch_tokens=batch_tokens,
-            shard_rows=shard_rows,
-            strict=strict,
-            resume=resume,
-            ray=ray,
-            workers=workers,
-            **loading.arguments(),
-        )
-    _print_run(done, json_)
-
-
-def _kept_maps(maps: bool, number_type: str | None) -> bool | str:
-    """Whether maps are kept, or the number type that they are kept in."""
-    if number_type is not None and not maps:
+    for written in methods.split(","):  # before the model is loaded
+        any_method(written.strip().partition(":")[0])
+    if maps_dtype is not None and not maps:
         raise InputError("--maps-dtype is the number type of maps that are kept: give --maps too.")
-    return (number_type or "float32") if maps else False
-
-
-def _refuse_unknown(methods: str) -> None:
-    """Refuse names that are neither a map nor an attribution."""
-    from ..scoring.attributions import known as attributions
-    from ..scoring.maps import known as maps
-
-    known = [*maps(), *attributions()]
-    for written in methods.split(","):
-        name = written.strip().partition(":")[0]
-        if name not in known:
-            raise unknown_method(name, known)
-
-
-@contextmanager
-def _safe_to_stop(out: Path) -> Iterator[None]:
-    """Ctrl-C within this block ends the command with one line and exit code 130."""
     try:
-        yield
+        with short_warnings():
+            done = run_corpus(
+                data,
+                model=model,
+                methods=methods,
+                out=out,
+                limit=limit,
+                columns=[name.strip() for name in columns.split(",")] if columns else [],
+                text_field=text_field,
+                pair_field=pair_field,
+                ids_field=ids_field,
+                split=split,
+                target="predicted" if target is None else int(target) if target.isdigit() else target,
+                foil=int(foil) if foil is not None and foil.isdigit() else foil,
+                score=score,
+                query=int(query) if query is not None and query.lstrip("-").isdigit() else query,
+                maps=(maps_dtype or "float32") if maps else False,
+                trust=trust,
+                generate=generate,
+                chat=chat,
+                truncate=truncate,
+                batch_tokens=batch_tokens,
+                shard_rows=shard_rows,
+                strict=strict,
+                resume=resume,
+                ray=ray,
+                workers=workers,
+                **loading.arguments(),
+            )
     except KeyboardInterrupt:
         print(f"mixlens: stopped. What is in {printable(str(out))} is safe: the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-def _names(written: str | None) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in written.split(",")] if written else []
-
-
-def _number_or_word(written: str) -> int | str:
-    return int(written) if written.isdigit() else written
-
-
-def _index_or_token(written: str | None) -> int | str | None:
-    return int(written) if written is not None and written.lstrip("-").isdigit() else written
-
-
-def _print_run(done: Run, json_: bool) -> None:
-    """Print what a run did; a run without any row is an error."""
+    errors = done.out / "errors.jsonl"
     if json_:
         print(printable_json(json.dumps({**vars(done), "out": str(done.out)})))
-    _refuse_no_row(done)
-    if not json_:
-        _print_counts(done)
-
-
-def _refuse_no_row(done: Run) -> None:
     if done.errors and not done.rows:
-        raise MixlensError(f"no row could be explained: {_reason_in(done.out / 'errors.jsonl')}")
-
-
-def _reason_in(errors: Path) -> str:
-    """The reason of the first row that could not be explained, as its file says it."""
-    try:
-        first = json.loads(errors.read_text(encoding="utf-8").partition("\n")[0])
-        return ended(str(first["reason"]))
-    except (OSError, ValueError, KeyError, TypeError):  # the file was changed in the meantime
-        return f"{str(errors)!r} says why."
-
-
-def _print_counts(done: Run) -> None:
-    rate = f", {rate_of(done.done, done.seconds)}" if done.done else ""
-    print(printable(f"{done.rows} rows in {done.out / 'shards'} ({done.done} done now{rate})"))
-    if done.errors:
-        print(printable(f"{done.errors} rows could not be explained: {done.out / 'errors.jsonl'} says why"))
+        try:
+            reason = ended(str(json.loads(errors.read_text(encoding="utf-8").partition("\n")[0])["reason"]))
+        except (OSError, ValueError, KeyError, TypeError):  # the file was changed in the meantime
+            reason = f"{str(errors)!r} says why."
+        raise MixlensError(f"no row could be explained: {reason}")
+    if not json_:
+        rate = f", {rate_of(done.done, done.seconds)}" if done.done else ""
+        print(printable(f"{done.rows} rows in {done.out / 'shards'} ({done.done} done now{rate})"))
+        if done.errors:
+            print(printable(f"{done.errors} rows could not be explained: {errors} says why"))
 
 
 def rate_of(rows: int, seconds: float) -> str:

@@ -24,18 +24,14 @@ def traced(lens: Model, source: Any, *, truncate: bool) -> Trace:
     """The trace of a text or a pair, cut to what the model reads where `truncate` says so; else one that is too long is refused
     with the option."""
     if not truncate:
-        return _whole(lens, source)
+        try:
+            trace: Trace = lens.trace(source)
+        except TokenLimitError as error:
+            raise error if isinstance(source, Chat) else naming_option(error) from None
+        return trace
     shorter = truncated(Example(*source) if isinstance(source, tuple) else Example(source), lens)
-    trace: Trace = lens.trace(shorter)
+    trace = lens.trace(shorter)
     return replace(trace, info={**trace.info, **shorter.info})
-
-
-def _whole(lens: Model, source: Any) -> Trace:
-    try:
-        trace: Trace = lens.trace(source)
-    except TokenLimitError as error:
-        raise error if isinstance(source, Chat) else naming_option(error) from None
-    return trace
 
 
 def maps_of(trace: Trace, requests: Iterable[MethodRequest]) -> list[Map]:
@@ -98,24 +94,20 @@ class Explanation:
     @cached_property
     def layers(self) -> dict[str, Attribution]:
         """What the prediction rests on, after every layer (a map) or at the input of every layer (gradients)."""
-        layers = self._rolled_layers() if self.request.is_map else self._gradient_layers()
-        return {name: self._shown(read) for name, read in layers.items()}
-
-    def _rolled_layers(self) -> dict[str, Attribution]:
-        query = self.question["query"]
-        place = self.trace.query if query is None else query
-        rolled = self.map.rollout(self.request.rollout)
-        rows = {f"layer {number + 1}": rolled.readout(place, layer=number) for number in range(len(self.trace.layers))}
-        first = rows["layer 1"]
-        return {**rows, "layer 1": replace(first, info={**first.info, "prediction": self.trace.prediction()})}
-
-    def _gradient_layers(self) -> dict[str, Attribution]:
-        name = self.request.name
-        if not attributions()[name].layers:
+        trace, name, query = self.trace, self.request.name, self.question["query"]
+        if self.request.is_map:
+            rolled = self.map.rollout(self.request.rollout)
+            place = trace.query if query is None else query
+            layers = {f"layer {one + 1}": rolled.readout(place, layer=one) for one in range(len(trace.layers))}
+            first = layers["layer 1"]
+            layers["layer 1"] = replace(first, info={**first.info, "prediction": trace.prediction()})
+        elif attributions()[name].layers:
+            names = ["input", *(f"after {number + 1}" for number in range(len(trace.layers)))]
+            question = {**self.question, **arguments_of(self.request)}
+            layers = {told: attribute(trace, name, layer=number, **question) for number, told in enumerate(names)}
+        else:
             raise InputError(f"{name!r} is not defined at single layers. Leave --layers out.")
-        names = ["input", *(f"after {number + 1}" for number in range(len(self.trace.layers)))]
-        question = {**self.question, **arguments_of(self.request)}
-        return {told: attribute(self.trace, name, layer=number, **question) for number, told in enumerate(names)}
+        return {told: self._shown(read) for told, read in layers.items()}
 
     def _shown(self, read: Attribution) -> Attribution:
         return read if self.keep_special else without_special(read)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..base.errors import InputError
+from ..base.errors import InputError, printable_json
 from ..base.files import refuse_foreign
 from ..base.paths import is_folder
 from ..scoring import command_words
 from . import completion, group
 from .keeping import Force, tell_written
 from .options import File, Foil, LoadOptions, NoColor, Pair, Text, Truncate, loads_a_model
-
-if TYPE_CHECKING:
-    from ..answers import Why
 
 WHY_EXAMPLES = """Examples:
 
@@ -109,9 +106,19 @@ def why(
     names = None if methods is None else list(command_words.methods_of(methods))
     if method is not None:
         command_words.method_of(method)
-    _refuse_places(csv, out, force=force)
+    from ..show.page_file import may_write
+
+    if out is not None:
+        may_write(out, force=force)
+    if csv is not None:
+        if csv.suffix.lower() != ".csv":
+            raise InputError(f"--csv writes a .csv file, not {csv.name!r}.")
+        if not is_folder(csv.absolute().parent):
+            raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
+        refuse_foreign(csv, force=force)
     lens = loading.load(model)
     from ..answers import why as ask
+    from ..show.encoding import can_show
 
     with group.working() as tell:
         answer = ask(
@@ -133,34 +140,9 @@ def why(
         answer.to_csv(csv, force=force)
     if out is not None:
         answer.report(out, force=force)
-    _print(answer, json_=json_, color=not no_color)
+    if json_:
+        line = printable_json(answer.to_json())
+        print(line if can_show(sys.stdout, line, replaced=False) else json.dumps(answer.to_dict()))
+    else:
+        answer.show(color=not no_color)
     tell_written(out, csv)
-
-
-def _refuse_places(csv: Path | None, page: Path | None, *, force: bool) -> None:
-    """What cannot be written is refused before the model is loaded."""
-    from ..show.page_file import may_write
-
-    if page is not None:
-        may_write(page, force=force)
-    if csv is not None:
-        _refuse_table(csv, force=force)
-
-
-def _refuse_table(csv: Path, *, force: bool) -> None:
-    if csv.suffix.lower() != ".csv":
-        raise InputError(f"--csv writes a .csv file, not {csv.name!r}.")
-    if not is_folder(csv.absolute().parent):
-        raise InputError(f"no folder {str(csv.parent)!r} to write {csv.name!r} in.")
-    refuse_foreign(csv, force=force)
-
-
-def _print(answer: Why, *, json_: bool, color: bool) -> None:
-    from ..base.errors import printable_json
-    from ..show.encoding import can_show
-
-    if not json_:
-        answer.show(color=color)
-        return
-    text = printable_json(answer.to_json())
-    print(text if can_show(sys.stdout, text, replaced=False) else json.dumps(answer.to_dict()))

@@ -307,9 +307,3 @@ def test_an_experiment_draws_its_examples_whole_unless_it_is_told_otherwise(monk
     flags = ("first", "leave_out", "truncate")
     assert run("experiment", "vz-cue-alignment") == run("experiment", "vz-cue-alignment", "--first") == "made\n"
     assert [[given[flag] for flag in flags] for given in asked] == [[False] * 3, [True, False, False]]
-
-
-def test_a_report_of_a_text_and_its_pair() -> None:
-    pages = importlib.import_module("mixlens.cli.pages")
-    assert pages._inputs(["a"], "b") == [("a", "b")]
-    assert pages._inputs(["a", "c"], None) == ["a", "c"]

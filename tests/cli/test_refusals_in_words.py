@@ -209,3 +209,52 @@ def test_misspelt_names_of_datasets_experiments_and_papers_are_suggested(
     command: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert says in refuse(capsys, monkeypatch, *command)
+
+
+ASKED = [  # what is asked of one text, and what is said before a model is loaded
+    ("plot --kind matrix --method attcat", "kind 'matrix' is drawn of a map, and 'attcat' gives scores of tokens"),
+    ("plot --kind strip --rollout", "--rollout and --layer are for maps"),
+    ("plot --layer 1", "--rollout and --layer are for maps"),
+    ("plot --kind flow --layer 1", "a figure of kind 'flow' goes through all layers"),
+    ("plot --kind flow --method alti,globenc", "a figure of kind 'flow' is of one method"),
+    ("plot --kind heads --method attention,norm", "a figure of kind 'heads' is of one method"),
+    ("plot --kind heads --method attention --rollout", "--rollout multiplies whole layers, not heads."),
+    ("plot --kind matrix --no-special", "--no-special leaves tokens out of a row, not of a map."),
+    ("plot --kind matrix --pieces --words", "--words joins the pieces that --pieces shows."),
+    ("plot --pieces", "--pieces is for --kind matrix of one --method"),
+    ("plot --kind pie", "unknown kind 'pie'."),
+    (
+        "map --method alti:rollout=alti",
+        "'alti:rollout=alti' names a rollout convention: give --rollout, or leave it out.",
+    ),
+    ("map --method attention --head all --rollout", "--head all is a table of one layer's heads"),
+    ("map --method attention --head all --query 1", "--head all is a table of one layer's heads"),
+    ("explain --json --latex", "--latex and --json are two ways to print the result."),
+    ("explain --layers --json", "--layers and --map are pictures in the terminal"),
+    ("explain --method attcat --map 1", "'attcat' gives scores of tokens, no map."),
+    ("explain --chat --pair x", "--pair is a second text, and a conversation has none"),
+    ("explain --messages no.json", "--messages holds the whole conversation: leave the text, --file and --chat out."),
+    ("report --messages no.json", "--messages holds the whole conversation: leave texts and --chat out."),
+    ("report --label x", "--label and --examples are for the folder of a run."),
+    ("report --generate 2 --target x", "which has no --target: leave the one or the other out."),
+]
+
+
+@pytest.mark.parametrize(("asked", "told"), ASKED, ids=str)
+def test_what_does_not_go_together_is_said_at_once(
+    asked: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mixlens.model.loading.load", None)  # nothing is loaded before the refusal
+    command, *options = asked.split()
+    out = ["-o", "figure.svg"] if command == "plot" else []
+    assert told in refuse(capsys, monkeypatch, command, SENTENCE, *options, *out)
+
+
+def test_a_figure_is_not_written_over_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.svg").touch()
+    told = "'f.svg' is there already. Give another name, or --force to write over it."
+    assert told in refuse(capsys, monkeypatch, "plot", SENTENCE, "-o", "f.svg")

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from mixlens.base.errors import InputError, MixlensError, ModelError, ResultError
 from mixlens.cli import explain as explaining
-from mixlens.cli import generation, group, lists, options, pages, papers, plot, runs, scores, waiting
+from mixlens.cli import group, options, pages, runs, waiting
 from mixlens.cli.app import app
 from mixlens.runs.corpus.running import Run
 
@@ -417,7 +417,6 @@ def test_the_help_of_an_experiment_names_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert "\nAbout the experiment.\nSecond line.\n" in out
     assert "About" not in invoked("experiment", "other", "-h").stdout
     assert "About" not in invoked("experiment", "--help").stdout
-    assert papers._about(["x", "mine"]) == ["", "About the experiment.", "Second line."]
 
 
 # --- report and serve -------------------------------------------------------------------------------------------------
@@ -732,25 +731,6 @@ def test_what_explain_refuses_before_it_loads(writer: Any, words: list[str], tol
     assert writer.loads == []
 
 
-def test_messages_of_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.model.chat.instead_of", lambda text, messages: (text, messages))
-    assert generation.messages_of("hello", None, False, None, None) is None
-    assert generation.messages_of("hello", None, True, None, None) == (None, [{"role": "user", "content": "hello"}])
-    file = tmp_path / "m.json"
-    file.write_bytes(b'\xef\xbb\xbf[{"role": "user", "content": "\xc3\xa4"}]')
-    assert generation.messages_of(None, None, False, file, None) == (None, [{"role": "user", "content": "ä"}])
-    for text, other, chat in (("x", None, False), (None, file, False), (None, None, True)):
-        with pytest.raises(InputError, match=r"^--messages holds the whole conversation"):
-            generation.messages_of(text, other, chat, file, None)
-    with pytest.raises(InputError, match=r"none.json' cannot be read: No such file or directory\.$"):
-        generation.messages_of(None, None, False, tmp_path / "none.json", None)
-    for content in (b"{", b"\xff"):
-        file.write_bytes(content)
-        with pytest.raises(InputError) as told:
-            generation.messages_of(None, None, False, file, None)
-        assert str(told.value) == f"--messages: {str(file)!r} is not JSON in UTF-8."
-
-
 # --- options of loading -----------------------------------------------------------------------------------------------
 
 
@@ -941,153 +921,6 @@ def request(*, is_map: bool = True, **more: Any) -> Any:
     return SimpleNamespace(**{"is_map": is_map, "class_specific": not is_map, "rollout": None, "options": {}, **more})
 
 
-def test_what_plot_refuses(tmp_path: Path) -> None:
-    maps, both = {"alti": request()}, {"attcat": request(is_map=False), "alti": request()}
-    for kind in ("matrix", "layers", "grid", "heads"):
-        with pytest.raises(InputError) as told:
-            plot._refuse_options(kind, both, (False, False))
-        assert (
-            str(told.value)
-            == f"kind {kind!r} is drawn of a map, and 'attcat' gives scores of tokens: use strip, bars or rows."
-        )
-        plot._refuse_options(kind, maps, (False, True))
-        with pytest.raises(InputError, match=r"^--no-special leaves tokens out of a row, not of a map"):
-            plot._refuse_no_special(kind, True)
-        plot._refuse_no_special(kind, False)
-    for kind in (None, "strip", "bars", "rows"):
-        plot._refuse_options(kind, both, (False, False))
-        plot._refuse_no_special(kind, True)
-        for given in ((True, False), (False, True)):
-            with pytest.raises(InputError, match=r"^--rollout and --layer are for maps"):
-                plot._refuse_options(kind, maps, given)
-    with pytest.raises(InputError, match=r"^--rollout multiplies whole layers, not heads\."):
-        plot._refuse_options("heads", maps, (True, False))
-    plot._refuse_options("grid", maps, (True, False))
-    plot._refuse_kind(None)
-    for kind in ("matrix", "strip", "rows", "heads"):
-        plot._refuse_kind(kind)
-    with pytest.raises(InputError, match=r"^unknown kind 'pie'\. "):
-        plot._refuse_kind("pie")
-    file = tmp_path / "f.svg"
-    plot._refuse_output(file, False)
-    file.touch()
-    plot._refuse_output(file, True)
-    with pytest.raises(InputError) as told:
-        plot._refuse_output(file, False)
-    assert str(told.value) == f"{str(file)!r} is there already. Give another name, or --force to write over it."
-
-
-def test_steps_of_plot(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [plot._width(written) for written in (None, "single", "3.5")] == [None, "single", 3.5]
-    assert plot._one_or_several({"a": 1}) == 1
-    assert plot._one_or_several({"a": 1, "b": 2}) == {"a": 1, "b": 2}
-    trace = SimpleNamespace(query=2, words=(("a", (0,)), ("b", (1, 2)), ("c", (3,))))
-    assert [
-        plot._row(trace, *given) for given in ((None, "strip", True), (None, "layers", False), (None, "layers", True))
-    ] == [
-        None,
-        2,
-        1,
-    ]
-    assert [plot._row(trace, 3, "layers", words) for words in (False, True)] == [3, 2]
-    monkeypatch.setattr(plot.command_words, "head_of", lambda request, head: (request, head))
-    assert plot._with_heads({"a": 1, "b": 2}, "grid") == {"a": 1, "b": 2}
-    assert plot._with_heads({"a": 1}, "heads") == {"a": (1, "all")}
-    with pytest.raises(InputError, match=r"^a figure of kind 'heads' is of one method\. Give one --method\.$"):
-        plot._with_heads({"a": 1, "b": 2}, "heads")
-    monkeypatch.setattr(plot.command_words, "targets_of", lambda *given: given)
-    both = {"attcat": request(is_map=False), "alti": request()}
-    assert plot._question("lens", both, "t", "f", "s") == ("lens", "t", "f", "s")
-    assert plot._question("lens", {"alti": request()}, "t", "f", "s") == {}
-    made = {"a": SimpleNamespace(rollout=lambda rule: f"rolled {rule}")}
-    monkeypatch.setattr(scores, "maps_of", lambda trace, requests: list(made.values()))
-    monkeypatch.setattr(scores, "by_word", lambda result, words: (result, words))
-    assert plot._maps("trace", {"a": request(rollout="alti")}, rollout=True, words=True) == {"a": ("rolled alti", True)}
-    assert plot._maps("trace", {"a": request()}, rollout=False, words=False) == {"a": (made["a"], False)}
-
-
-def test_plot_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    record = Recorder()
-    monkeypatch.setattr("mixlens.show.figure.plot", record)
-    trace = SimpleNamespace(tokens=("a", "b"), query=1, words=None)
-    lens = SimpleNamespace(task="classification", tokenizer=None, trace=Recorder(trace), n_layers=4, name="m")
-    monkeypatch.setattr(options.LoadOptions, "load", lambda self, name: lens)
-    made, drawn = Recorder({"alti": "scores"}), Recorder("shown")
-    monkeypatch.setattr(scores, "attributions_of", made)
-    monkeypatch.setattr(scores, "shown", drawn)
-    file = tmp_path / "f.svg"
-    assert invoked("plot", "a text", "-o", str(file)).stdout == f"wrote {file}\n"
-    usual = {
-        "kind": None,
-        "layer": None,
-        "query": None,
-        "pieces": None,
-        "rollout": None,
-        "top": None,
-        "numbers": None,
-        "width": None,
-        "title": None,
-        "font": None,
-    }
-    assert record.calls == [(("shown",), {**usual, "save": file})]
-    assert made.calls[0][0][0] is trace
-    assert made.calls[0][1] == {"query": None, "target": {}}
-    assert drawn.calls == [(("scores",), {"words": False, "keep_special": True})]
-    assert lens.trace.calls == [(("a text",), {})]
-    words = [
-        "--kind",
-        "bars",
-        "--method",
-        "attcat",
-        "--query",
-        "b",
-        "--target",
-        "1",
-        "--foil",
-        "0",
-        "--score",
-        "logit",
-        "--top",
-        "2",
-    ]
-    words += [
-        "--numbers",
-        "--width",
-        "double",
-        "--title",
-        "T",
-        "--font",
-        "F",
-        "--pair",
-        "p",
-        "--words",
-        "--no-special",
-    ]
-    invoked("plot", "a text", "-o", str(file), *words)
-    asked = {
-        "kind": "bars",
-        "layer": None,
-        "query": None,
-        "pieces": None,
-        "rollout": None,
-        "top": 2,
-        "numbers": True,
-        "width": "double",
-        "title": "T",
-        "font": "F",
-    }
-    assert record.calls[1] == (("shown",), {**asked, "save": file})
-    assert made.calls[1][1] == {"query": 1, "target": {"target": 1, "foil": 0, "score": "logit"}}
-    assert drawn.calls[1] == (("scores",), {"words": True, "keep_special": False})
-    assert lens.trace.calls[1] == ((("a text", "p"),), {})
-    invoked("plot", "a text", "-o", str(file), "--target", "b")
-    assert made.calls[2][1] == {"query": 1, "target": {}}
-    monkeypatch.setattr(scores, "maps_of", lambda trace, requests: ["map"])
-    monkeypatch.setattr(plot, "_with_answer", lambda results, trace, place, asked: results)
-    invoked("plot", "a text", "-o", str(file), "--kind", "layers", "--layer", "2", "--query", "0")
-    assert record.calls[3] == (("map",), {**usual, "kind": "layers", "layer": 1, "query": 0, "save": file})
-
-
 # --- explain, map and compare: steps ----------------------------------------------------------------------------------
 
 
@@ -1115,95 +948,3 @@ def test_json_for_a_terminal_that_lacks_a_letter(monkeypatch: pytest.MonkeyPatch
     explaining.print_json(result_of())
     out.flush()
     assert b'"\\u00e4"' in out.buffer.getvalue()  # type: ignore[attr-defined]
-
-
-def test_times(capsys: pytest.CaptureFixture[str]) -> None:
-    times = explaining._times_of(result_of(seconds={"trace": 0.5, "map": 0.25, "batch": 3.0}))
-    assert times == {"trace": 0.5, "alti": 0.25}
-    assert explaining._times_of(result_of()) == {}
-    explaining._print_times({"load and check": 1.0, "import": 0.0105, **times}, False)
-    out, err = capsys.readouterr()
-    assert (out, err) == (
-        "load and check       1000.0 ms\n  import               10.5 ms\n"
-        "trace                 500.0 ms\nalti                  250.0 ms\n",
-        "",
-    )
-    explaining._print_times({"weights": 1.0, "model check": 2.0}, True)
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", "  weights            1000.0 ms\n  model check        2000.0 ms\n")
-
-
-def test_refusals_of_maps() -> None:
-    named, plain = request(rollout="alti"), request()
-    with pytest.raises(InputError) as told:
-        explaining._refuse_convention("m:rollout=alti", named, False)
-    assert str(told.value) == "'m:rollout=alti' names a rollout convention: give --rollout, or leave it out."
-    explaining._refuse_convention("m", named, True)
-    explaining._refuse_convention("m", plain, False)
-    heads = request(options={"head": "all"})
-    for rollout, query in ((True, None), (False, "a")):
-        with pytest.raises(InputError, match=r"^--head all is a table of one layer's heads"):
-            explaining._refuse_all_heads(heads, rollout, query)
-        explaining._refuse_all_heads(request(options={"head": 1}), rollout, query)
-    explaining._refuse_all_heads(heads, False, None)
-    explaining._refuse_two_formats(True, False)
-    explaining._refuse_two_formats(False, True)
-    explaining._refuse_pictures([True, False], [False, False])
-    explaining._refuse_pictures([False, False], [True, True])
-
-
-def test_results_are_shown_printed_or_written(capsys: pytest.CaptureFixture[str]) -> None:
-    one = SimpleNamespace(show=Recorder(), to_latex=lambda: "latex;")
-    explaining._show_results([one, one], json_=False, latex=True, color=True, top=None)
-    assert capsys.readouterr().out == "latex;latex;"
-    explaining._show_results([one], json_=False, latex=False, color=False, top=3)
-    assert one.show.calls == [((), {"color": False, "top": 3})]
-    explaining._show_results([result_of()], json_=True, latex=False, color=True, top=None)
-    assert json.loads(capsys.readouterr().out)["method"] == "alti"
-    saved = SimpleNamespace(save=Recorder())
-    explaining._save(saved, None, False)
-    explaining._save(saved, Path("f"), True)
-    assert saved.save.calls == [((Path("f"),), {"force": True})]
-
-
-def test_a_table_of_gaps_and_a_line_about_a_model() -> None:
-    proof = SimpleNamespace(tokens=32, gaps={}, failed=())
-    lens = SimpleNamespace(
-        name="m", n_layers=3, family=SimpleNamespace(name="bert"), task="base", placement="cpu", dispatched=False
-    )
-    lens.quantization = None
-    assert lists._about(lens, proof) == "m: 3 layers, family bert, base, 32 random tokens"
-    lens.dispatched, lens.quantization = True, "4bit"
-    assert lists._about(lens, proof) == "m: 3 layers, family bert, base, 32 random tokens, on cpu, 4bit"
-    from mixlens.layer.proof import IDENTITIES
-
-    first, second, *_ = IDENTITIES
-    proof = SimpleNamespace(
-        gaps={first: 1.25e-7, second: 0.5},
-        failed=(second,),
-        allowed={first: 1e-5, second: 1e-4},
-        worst_layer={first: 0, second: 2},
-    )
-    assert lists._gap_rows(proof) == [
-        ("", "identity", "largest relative gap", "allowed", "layer"),
-        ("ok", IDENTITIES[first], "1.2e-07", "1e-05", "1"),
-        ("FAILS", IDENTITIES[second], "5.0e-01", "1e-04", "3"),
-    ]
-
-
-def test_rows_of_methods_and_families() -> None:
-    method = SimpleNamespace(
-        id="x", cost="1", paper="A et al. 2020, Title, more", variants=("paper", "released"), summary="what"
-    )
-    assert lists._method_row(method, "map") == ("x", "map", "1", "A et al. 2020", "paper, released", "what")
-    family = SimpleNamespace(mlp_gate=None, parallel=True, when={"a": 1, "b": True}, model_types=("t", "u"))
-    family.norm_before, family.norm_after_mlp, family.norm_none, family.other = "ln", "ln2", None, "x"
-    assert lists._family_row(family) == ("t, u", "a=1, b=True", "plain, beside attention", "before, after mlp")
-    family.mlp_gate, family.parallel = "gate", False
-    assert lists._family_row(family)[2] == "gated"
-
-
-def test_paths_and_folders(tmp_path: Path) -> None:
-    assert [pages._looks_like_a_path(text) for text in ("a/b", "a b/c", "ab", "a\n/b")] == [True, False, False, False]
-    assert pages._run_folder([str(tmp_path)]) == tmp_path
-    assert pages._run_folder([]) is None
