@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..base.errors import ResultError
-from ..base.files import refuse_foreign, write
+from ..base.files import write_result
 from ..base.parts import Sentence, read, said
 
 KIND = "why"
@@ -232,7 +232,9 @@ class Why:
     def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """JSON; with a path, written there too. A file that is no result of mixlens is kept, unless `force`."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-        return _written(text + "\n", path, force).rstrip("\n")
+        if path is not None:
+            write_result(text + "\n", path, force=force)
+        return text
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """One row for each word, one column for each method; with a path, written there too. A file that is no result
@@ -245,7 +247,9 @@ class Why:
         for place, word in enumerate(self.words):
             facts = [word.text, word.segment, int(word.special), int(word.mark), word.score, word.share]
             rows.writerow([*facts, *(reading.scores[place] for reading in self.methods)])
-        return _written(out.getvalue(), path, force)
+        if path is not None:
+            write_result(out.getvalue(), path, force=force)
+        return out.getvalue()
 
     def show(self, *, color: bool = True) -> None:
         """Print to the terminal."""
@@ -264,18 +268,6 @@ class Why:
         from ..show.why_notebook import html
 
         return html(self)
-
-
-def _written(text: str, path: str | os.PathLike[str] | None, force: bool) -> str:
-    """The text, after it was written to a file, whole or not at all."""
-    if path is None:
-        return text
-    refuse_foreign(Path(path), force=force)
-    try:
-        write(Path(path), text.encode())
-    except OSError as error:
-        raise ResultError(f"{str(path)!r} could not be written: {error.strerror or error}.") from None
-    return text
 
 
 def _plain(value: Any) -> Any:

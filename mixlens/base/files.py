@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from .errors import InputError, MixlensError, ResultError
-from .paths import is_file, is_there, looking
+from .paths import is_file, is_folder, is_there, looking
 
 TEMPORARY = ".tmp-"
 OWN_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{12}-")  # how `write` begins the name of a file that is not whole yet
@@ -334,6 +334,20 @@ def refuse_foreign(place: Path | None, *, force: bool) -> None:
             f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
             "(force=True)."
         )
+
+
+def write_result(text: str, path: str | os.PathLike[str], *, suffix: str | None = None, force: bool) -> None:
+    """Write a result, whole or not at all, to a file that ends in `suffix`."""
+    place = Path(path)
+    if suffix is not None and place.suffix.lower() != suffix:
+        raise ResultError(f"this is saved as {suffix}, not {place.name!r}.")
+    if suffix is not None and not is_folder(place.parent):
+        raise ResultError(f"no folder {str(place.parent)!r} to save in.")
+    refuse_foreign(place, force=force)
+    try:
+        write(place, text.encode("utf-8"))
+    except OSError as error:
+        raise ResultError(f"the result could not be written to {str(place)!r}: {error.strerror or error}.") from error
 
 
 def _is_ours(place: Path) -> bool:

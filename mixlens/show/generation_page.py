@@ -5,31 +5,32 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..answers.generation import Generation
-from ..answers.generation.text import Group
+from ..answers.generation.files import groups_of, parts_of
 from ..answers.generation.wording import (
     QUESTION,
-    answer,
     cut_note,
     group_shares,
     group_title,
+    has_template,
     losses_in_words,
     named_row,
     own_shares,
     prompt_shares,
+    prompt_words,
 )
-from ..answers.names import NAMES
+from ..answers.names import name_of
 from ..base.text import THIN, counted, for_terminal, percent
 from ..scoring.notices import noticed
 from ..scoring.provenance import public_name
-from .colors import LIGHT, scaled
+from .colors import LIGHT, hue_of, scaled
 from .page_entry import shortened
 from .page_file import may_write, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, READ, Kind, filled_page, shown_line, visible
@@ -67,7 +68,7 @@ def write_generation(generation: Generation, path: str | os.PathLike[str], *, fo
 
 def _about(generation: Generation) -> str:
     unit = generation.text.unit
-    prompt = sum(word.counts for word in generation.columns)
+    prompt = len(prompt_words(generation))
     written = "given" if generation.given else "written"
     model = public_name(generation.info.get("model") or "model")
     return f"{model} · {counted(len(generation.rows), unit)} {written} after a prompt of {counted(prompt, unit)}"
@@ -78,21 +79,54 @@ def _about(generation: Generation) -> str:
 
 def content_of(generation: Generation) -> dict[str, Any]:
     """What the page's script reads: plain numbers, and texts as they can be shown."""
-    text = generation.text
+    text, effects, first = generation.text, generation.effects, generation.text.first
+    own, prompt, groups = own_shares(generation), prompt_shares(generation), group_shares(generation)
+    rows, spans = [], []
+    for number in range(len(text.rows)):
+        columns = generation.matrix[number, : first + number + 1]
+        rows.append(
+            {
+                "word": first + number,
+                "p": generation.row_probabilities[number],
+                "own": round(float(own[number]), DIGITS) or 0,
+                "prompt": round(float(prompt[number]), DIGITS) or 0,
+                "shares": _rounded(columns),
+                "effects": None if effects is None else _rounded(effects.words[number, :first]),
+                "groupEffects": None if effects is None else _rounded(effects.groups[number]),
+            }
+        )
+    for span in text.spans:  # written sentences: the averages of their words
+        inside, words = [number - first for number in span.words], [text.words[number] for number in span.words]
+        of_own, of_prompt = float(own[inside].mean()), float(prompt[inside].mean())
+        spans.append(
+            {
+                "text": visible("".join(word.before + word.shown for word in words).strip()),
+                "own": of_own,
+                "prompt": of_prompt,
+                "rest": max(0.0, 1 - of_own - of_prompt),
+                "groups": groups[inside].mean(0).tolist(),
+                "typical": float(torch.tensor(generation.row_probabilities)[inside].log().mean().exp()),
+                "lost": [[visible(word), change] for word, change in losses_in_words(generation, inside)],
+            }
+        )
+    shown = [
+        {"text": visible(word.shown), "before": word.before, "special": word.special, "group": word.group}
+        for word in text.words
+    ]
     return {
-        "parts": [[kind, _shown(part)] for kind, part in answer(generation).parts],
+        "parts": [[kind, _shown(part)] for kind, part in parts_of(generation)],
         "finding": _shown(shown_line(generation.sentence.replace(THIN, " "))),
         "given": generation.given,
         "cut": cut_note(generation),
         "unit": text.unit,
         "signed": generation.signed,
-        "chat": any(word.segment == "template" for word in text.words),
-        "words": [_word(word) for word in text.words],
+        "chat": has_template(generation),
+        "words": shown,
         "begin": [number for number, word in enumerate(text.words) if word.special and word.segment == "text"],
-        "groups": [_group(group, number, text.groups) for number, group in enumerate(text.groups)],
-        "rows": [_row(generation, number) for number in range(len(text.rows))],
-        "spans": [_span(generation, span) for span in text.spans],
-        "chosen": _chosen(generation),
+        "groups": groups_of(text.groups),
+        "rows": rows,
+        "spans": spans,
+        "chosen": named_row(generation),
         "notes": noticed(generation.info),
         "facts": _facts(generation),
     }
@@ -103,111 +137,43 @@ def _shown(text: str) -> str:
     return THIN.join(map(visible, text.split(THIN)))
 
 
-def _word(word: Any) -> dict[str, Any]:
-    return {"text": visible(word.shown), "before": word.before, "special": word.special, "group": word.group}
-
-
-def _group(group: Group, number: int, groups: Sequence[Group]) -> dict[str, Any]:
-    return {
-        "kind": group.kind,
-        "role": group.role,
-        "name": group_title(group, number, groups),
-        "words": list(group.words),
-    }
-
-
-def _row(generation: Generation, number: int) -> dict[str, Any]:
-    effects, last = generation.effects, generation.text.first + number
-    return {
-        "word": last,
-        "p": generation.row_probabilities[number],
-        "own": _rounded(float(own_shares(generation)[number])),
-        "prompt": _rounded(float(prompt_shares(generation)[number])),
-        "shares": list(map(_rounded, generation.matrix[number, : last + 1].tolist())),
-        "effects": None
-        if effects is None
-        else list(map(_rounded, effects.words[number, : generation.text.first].tolist())),
-        "groupEffects": None if effects is None else list(map(_rounded, effects.groups[number].tolist())),
-    }
-
-
-def _rounded(value: float) -> float | int | None:
-    """A number with a few decimals; None for what is not a number, and a short zero."""
-    if math.isnan(value):
-        return None
-    return round(value, DIGITS) or 0
-
-
-def _span(generation: Generation, span: Group) -> dict[str, Any]:
-    """One written sentence: the average of its words."""
-    first = generation.text.first
-    rows = [number - first for number in span.words]
-    own, prompt = (float(shares[rows].mean()) for shares in (own_shares(generation), prompt_shares(generation)))
-    words = [generation.columns[number] for number in span.words]
-    return {
-        "text": visible("".join(word.before + word.shown for word in words).strip()),
-        "own": own,
-        "prompt": prompt,
-        "rest": max(0.0, 1 - own - prompt),
-        "groups": group_shares(generation)[rows].mean(0).tolist(),
-        "typical": float(torch.tensor(generation.row_probabilities)[rows].log().mean().exp()),
-        "lost": [[visible(word), change] for word, change in losses_in_words(generation, rows)],
-    }
-
-
-def _chosen(generation: Generation) -> int:
-    """The row that the page opens on: the one of the answer."""
-    return named_row(generation)
+def _rounded(row: Tensor) -> list[float | None]:
+    """Numbers with a few decimals; None for what is not a number, and a short zero."""
+    return [None if math.isnan(value) else round(value, DIGITS) or 0 for value in row.tolist()]
 
 
 # --- where the numbers come from ----------------------------------------------------------------------------------------
 
 
 def _facts(generation: Generation) -> list[list[str]]:
-    """What a reader needs to trust the numbers, or to make them again."""
-    info, text = generation.info, generation.text
-    everyday, name = NAMES.get(generation.method, (generation.method, generation.method))
-    written = "given by the reader" if generation.given else "the likeliest token each time"
-    model = public_name(info.get("model") or "")
-    rows = [
-        ["Model", f"{model}, {info.get('family', '?')}, {info.get('dtype', '?')}; {written}"],
-        [
-            "Made of",
-            f"{everyday} ({name}), read at the position that wrote each token. {info.get('paper') or ''}".strip(),
-        ],
-        ["Words", _joined(text.unit, generation.is_map)],
-        ["Left out", _left_out(generation)],
-    ]
-    gap = [] if "gap" not in info else [["Gap", f"{info['gap']:.1e}, allowed {info.get('tolerance', 0):.0e}"]]
-    versions = ", ".join(f"{name} {version}" for name, version in (info.get("versions") or {}).items())
-    return [*rows, *gap, ["Versions", versions], ["Make it again", _command(generation, model)]]
-
-
-def _joined(unit: str, is_map: bool) -> str:
-    if unit == "token":
-        return "the words are not known, so tokens stand for them"
-    how = "the mean of its tokens’ rows" if is_map else "the sum of its tokens’ scores"
-    return f"a column adds up its tokens; a written word of several tokens is {how}, its probability their product"
-
-
-def _left_out(generation: Generation) -> str:
-    if generation.effects is None:
-        return "not measured"
-    way = "deleted" if generation.effects.replacement == "delete" else f"replaced by {generation.effects.replacement}"
-    return f"words of the prompt are {way}, the written text stays; one pass for each word and each {_kind(generation)}"
-
-
-def _kind(generation: Generation) -> str:
-    return generation.text.groups[0].kind if generation.text.groups else "sentence"
-
-
-def _command(generation: Generation, model: str) -> str:
-    """The command that makes this page again; a chat is made again from its messages."""
-    chat = any(word.segment == "template" for word in generation.columns)
-    source = "--messages MESSAGES.json" if chat else shlex.quote(generation.text.prompt or "")
-    text = generation.text.written.strip()
-    what = f"--continuation {shlex.quote(text)}" if generation.given else f"--generate {len(generation)}"
-    return f"mixlens explain {source} -m {shlex.quote(model)} --method {generation.method} {what} -o page.html"
+    """What a reader needs to trust the numbers, or to make them again: by a chat's messages, or by the prompt."""
+    info, text, effects, method = generation.info, generation.text, generation.effects, generation.method
+    everyday, name = name_of(method)
+    model, paper = public_name(info.get("model") or ""), info.get("paper") or ""
+    chosen = "given by the reader" if generation.given else "the likeliest token each time"
+    how = "the mean of its tokens’ rows" if generation.is_map else "the sum of its tokens’ scores"
+    joined = f"a column adds up its tokens; a written word of several tokens is {how}, its probability their product"
+    left_out = "not measured"
+    if effects is not None:
+        way = "deleted" if effects.replacement == "delete" else f"replaced by {effects.replacement}"
+        kind = text.groups[0].kind if text.groups else "sentence"
+        left_out = f"words of the prompt are {way}, the written text stays; one pass for each word and each {kind}"
+    source = "--messages MESSAGES.json" if has_template(generation) else shlex.quote(text.prompt or "")
+    writes = f"--generate {len(generation)}"
+    if generation.given:
+        writes = f"--continuation {shlex.quote(text.written.strip())}"
+    command = f"mixlens explain {source} -m {shlex.quote(model)} --method {method} {writes} -o page.html"
+    gap = f"{info['gap']:.1e}, allowed {info.get('tolerance', 0):.0e}" if "gap" in info else None
+    rows = {
+        "Model": f"{model}, {info.get('family', '?')}, {info.get('dtype', '?')}; {chosen}",
+        "Made of": f"{everyday} ({name}), read at the position that wrote each token. {paper}".strip(),
+        "Words": "the words are not known, so tokens stand for them" if text.unit == "token" else joined,
+        "Left out": left_out,
+        "Gap": gap,
+        "Versions": ", ".join(f"{package} {version}" for package, version in (info.get("versions") or {}).items()),
+        "Make it again": command,
+    }
+    return [[title, told] for title, told in rows.items() if told is not None]
 
 
 # --- notebooks ----------------------------------------------------------------------------------------------------------
@@ -216,9 +182,14 @@ CELLS = 6000  # cells of a table in a notebook; a larger one is by sentence
 STYLE = "border-collapse:collapse;font:13px/1.4 system-ui,sans-serif;font-variant-numeric:tabular-nums"
 
 
+UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);font-weight:400;padding:4px 0;text-align:left"
+RIGHT = "text-align:right;padding:0 6px"
+MARKED = {"": "{}", "strong": "<b>{}</b>", "quote": "<i>{}</i>"}
+
+
 def notebook_html(generation: Generation) -> str:
     """The answer and the table, in one piece of HTML without scripts."""
-    said = "".join(_marked(kind, part) for kind, part in answer(generation).parts)
+    said = "".join(MARKED[kind].format(escape(for_terminal(part))) for kind, part in parts_of(generation))
     head = f'<div style="font:600 16px/1.4 system-ui,sans-serif">{QUESTION}</div><div style="margin:4px 0 10px">{said}</div>'
     frame = f"max-width:100%;overflow-x:auto;background:{LIGHT['surface']};color:{LIGHT['ink']};padding:8px"
     unit = "Percent of the written word; a row adds up to 100 % with its own words and special tokens."
@@ -227,48 +198,29 @@ def notebook_html(generation: Generation) -> str:
     return f'<div style="{frame}">{head}{_table(generation)}{note}</div>'
 
 
-def _marked(kind: str, part: str) -> str:
-    text = escape(for_terminal(part))
-    return f"<b>{text}</b>" if kind == "strong" else f"<i>{text}</i>" if kind == "quote" else text
-
-
 def _table(generation: Generation) -> str:
-    """Written words as rows; words of the prompt as columns, or its sentences where the table would be large."""
-    numbers = [number for number, word in enumerate(generation.columns) if word.counts]
-    groups = generation.text.groups
-    by_word = len(numbers) * len(generation.rows) <= CELLS
-    names = [generation.columns[n].text for n in numbers] if by_word else _titles(groups)
-    shares = generation.matrix[:, numbers] if by_word else group_shares(generation)
-    most = float(shares.abs().max()) if shares.numel() else 1.0
-    head = "".join(
-        f'<th style="{UPRIGHT if by_word else "padding:0 6px"}">{escape(visible(name))}</th>' for name in names
-    )
-    lines = "".join(
-        _line(generation, number, shares[number].tolist(), most or 1.0) for number in range(len(generation.rows))
-    )
-    return f'<table style="{STYLE}"><tr><td></td><td></td>{head}<th style="padding:0 6px">own</th></tr>{lines}</table>'
-
-
-UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);font-weight:400;padding:4px 0;text-align:left"
-
-
-def _titles(groups: Sequence[Group]) -> list[str]:
-    return [group_title(group, number, groups) for number, group in enumerate(groups)]
-
-
-def _line(generation: Generation, number: int, shares: Sequence[float], most: float) -> str:
-    """One written word: its probability, its cells, and what its own words hold."""
-    word, sure = escape(visible(generation.rows[number].shown)), percent(generation.row_probabilities[number])
-    label = f'<th style="{RIGHT};font-weight:400">{word}</th><td style="{RIGHT};color:{LIGHT["soft"]}">{sure}</td>'
-    cells = "".join(_cell(share, most, generation.signed) for share in shares)
-    return f'<tr>{label}{cells}<td style="{RIGHT}">{percent(float(own_shares(generation)[number]))}</td></tr>'
-
-
-RIGHT = "text-align:right;padding:0 6px"
+    """Written words as rows, with their probabilities and what their own words hold; words of the prompt as columns, or its
+    sentences where the table would be large."""
+    numbers, groups = prompt_words(generation), generation.text.groups
+    names, shares, upright = [generation.columns[n].text for n in numbers], generation.matrix[:, numbers], UPRIGHT
+    if len(numbers) * len(generation.rows) > CELLS:
+        names = [group_title(group, number, groups) for number, group in enumerate(groups)]
+        shares, upright = group_shares(generation), "padding:0 6px"
+    most = (float(shares.abs().max()) if shares.numel() else 0.0) or 1.0
+    head = "".join(f'<th style="{upright}">{escape(visible(name))}</th>' for name in names)
+    lines = f'<tr><td></td><td></td>{head}<th style="padding:0 6px">own</th></tr>'
+    for row, sure, own, values in zip(
+        generation.rows, generation.row_probabilities, own_shares(generation).tolist(), shares.tolist(), strict=True
+    ):
+        soft = f"{RIGHT};color:{LIGHT['soft']}"
+        cells = "".join(_cell(share, most, generation.signed) for share in values)
+        lines += f'<tr><th style="{RIGHT};font-weight:400">{escape(visible(row.shown))}</th>'
+        lines += f'<td style="{soft}">{percent(sure)}</td>{cells}<td style="{RIGHT}">{percent(own)}</td></tr>'
+    return f'<table style="{STYLE}">{lines}</table>'
 
 
 def _cell(share: float, most: float, signed: bool) -> str:
-    hue = ("against" if share < 0 else "for") if signed else "share"
+    hue = hue_of(share, signed=signed)
     shown = f"{100 * share:.0f}".replace("-", "−") if abs(share) >= 0.005 else "·"
     style = f"background:{scaled(share / most, f'{hue}-tint')};color:{LIGHT['ink']};text-align:center;padding:0 3px"
     return f'<td style="{style}" title="{percent(share)}">{shown}</td>'

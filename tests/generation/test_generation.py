@@ -16,7 +16,7 @@ from made import talker, tokenizer
 
 import mixlens
 from mixlens.answers.generation.explaining import steps_of, write, written_after
-from mixlens.answers.generation.wording import BACK, answer, largest_loss, named_row, own_shares, prompt_shares
+from mixlens.answers.generation.wording import BACK, largest_loss, named_row, own_shares, prompt_shares
 from mixlens.scoring.attributions import attribute
 
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
@@ -198,7 +198,6 @@ def test_the_answer_names_the_largest_loss(generation: Any) -> None:
     rows = [number for number, row in enumerate(generation.rows) if not row.mark and not row.special]
     assert loss is not None
     assert loss.change == float(generation.effects.groups[rows].min())
-    assert answer(generation).plain == generation.sentence
 
 
 def with_rows(generation: Any, made_of_prompt: list[float]) -> Any:

@@ -23,7 +23,7 @@ from ...scoring.conventions import as_convened, is_from_input
 from ...scoring.maps import known as known_maps
 from ...scoring.maps import mix
 from ...scoring.sequences import continuation_ids
-from ...types import Attribution, LayersOf, Map, Trace
+from ...types import Attribution, LayersOf, Trace
 from .text import written_text
 from .value import Generation
 
@@ -112,37 +112,38 @@ class Written:
         """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text, and
         the next one goes on with the last word: alone, or where it is a mark that may join two words, with those after it.
         A given text is as its writer wants it."""
+        model, after = self.model, self.continuation
         if self.given or self._ends_at(self.whole.input_ids[-1]):
             return False
         ahead = [int(self.logits[-1].argmax())]
-        while self._is_open(ahead):
-            ahead.append(self._likeliest_after(ahead))
-        return not self._ends_at(*ahead) and self.continuation.goes_on_with(*ahead)
+        while after.may_join(*ahead) and not after.goes_on_with(*ahead) and not self._ends_at(*ahead):
+            ids = [*self.whole.input_ids, *ahead]
+            if len(ahead) >= AHEAD or (model.max_tokens is not None and len(ids) > model.max_tokens):
+                break
+            ahead.append(int(model.outputs([model.encode_ids(ids)]).logits[0, -1].argmax()))
+        return not self._ends_at(*ahead) and after.goes_on_with(*ahead)
 
     def _ends_at(self, *ids: int) -> bool:
         """Whether one of these ids ends a text."""
         return any(special_among(self.model, ids)) or not end_ids(self.model).isdisjoint(ids)
 
-    def _is_open(self, ahead: Sequence[int]) -> bool:
-        """Whether one more token decides whether these go on with the last word, and the model can read them."""
-        longest = self.model.max_tokens
-        fits = len(ahead) < AHEAD and (longest is None or len(self.whole.input_ids) + len(ahead) <= longest)
-        undecided = self.continuation.may_join(*ahead) and not self.continuation.goes_on_with(*ahead)
-        return fits and undecided and not self._ends_at(*ahead)
-
-    def _likeliest_after(self, ahead: Sequence[int]) -> int:
-        """The likeliest token after the text and these tokens: one more pass."""
-        encoded = self.model.encode_ids([*self.whole.input_ids, *ahead])
-        return int(self.model.outputs([encoded]).logits[0, -1].argmax())
-
 
 def write(model: Model, text: Any, *, generate: int | None = None, continuation: str | None = None) -> Written:
     """A prompt and what the model writes after it, greedily, or what the user says it is to have written."""
-    _refuse_two(generate, continuation)
-    prompt = model.encode(_text_of(text))
+    if generate is not None and continuation is not None:
+        raise InputError(
+            "generate= lets the model write, continuation= is what it is to have written. Give one of them."
+        )
+    if isinstance(text, Trace):
+        text = text.text if text.pair is None else (text.text, text.pair)
+    prompt = model.encode(text)
     tokens_within(len(prompt.input_ids), model.max_tokens, repr(model.name))
-    ids = model.generate(prompt, generate) if generate is not None else _given_ids(model, prompt, continuation)
-    return written_after(model, prompt, ids, given=generate is None)
+    if generate is not None:
+        return write_alone(model, prompt, generate)
+    refuse_generation(model, len(prompt.input_ids), 1, "continuation")
+    ids = continuation_ids(model, prompt, continuation or "")
+    refuse_generation(model, len(prompt.input_ids), len(ids), "continuation")
+    return written_after(model, prompt, ids, given=True)
 
 
 def written_after(model: Model, prompt: Encoded, ids: Sequence[int], *, given: bool) -> Written:
@@ -175,37 +176,19 @@ def _is_likeliest(text: Written) -> bool:
     return bool((most - chosen <= SLACK * (most - logits.mean(-1))).all())
 
 
-def _given_ids(model: Model, prompt: Encoded, continuation: Any) -> list[int]:
-    refuse_generation(model, len(prompt.input_ids), 1, "continuation")
-    ids = continuation_ids(model, prompt, continuation)
-    refuse_generation(model, len(prompt.input_ids), len(ids), "continuation")
-    return ids
-
-
-def _refuse_two(generate: int | None, continuation: str | None) -> None:
-    if generate is not None and continuation is not None:
-        raise InputError(
-            "generate= lets the model write, continuation= is what it is to have written. Give one of them."
-        )
-
-
-def _text_of(text: Any) -> Any:
-    """The text that was traced, with its pair; anything but a Trace as it is."""
-    if not isinstance(text, Trace):
-        return text
-    return text.text if text.pair is None else (text.text, text.pair)
-
-
 # --- one attribution for each written token ---------------------------------------------------------------------------
 
 
 def explain_written(written: Written, name: str, *, keep_special: bool = True, **options: Any) -> Generation:
     """The Generation of what was written, by one method."""
     steps = steps_of(written, name, options)
+    scores = torch.zeros(len(steps), len(written.whole), dtype=torch.float64)  # what came later is 0
+    for row, step in zip(scores, steps, strict=True):
+        row[: len(step.scores)] = step.scores.double()
     return Generation(
         steps=tuple(cut(step, keep_special) for step in steps),
         text=written_text(written.continuation, cut=written.cut),
-        scores=_table(steps, len(written.whole)),
+        scores=scores,
         probabilities=tuple(written.probabilities),
         is_map=name in known_maps(),
         given=written.given,
@@ -213,23 +196,9 @@ def explain_written(written: Written, name: str, *, keep_special: bool = True, *
     )
 
 
-def _table(steps: Sequence[Attribution], n: int) -> Tensor:
-    """[written token, token]: the scores of every step; what came later is 0."""
-    table = torch.zeros(len(steps), n, dtype=torch.float64)
-    for row, step in zip(table, steps, strict=True):
-        row[: len(step.scores)] = step.scores.double()
-    return table
-
-
-def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """An Attribution for each written token, to all tokens before it."""
-    refuse_asked(name, options)
-    rows = _map_rows(written, name, options) if name in known_maps() else _attributions(written, name, options)
-    return [_named(written, row, place) for row, place in zip(rows, written.places, strict=True)]
-
-
 def refuse_asked(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse a target and a position, which each written token is and has; and what a method for positions does not take."""
+    """Refuse a target and a position, which each written token is and has; and what a method for positions does not
+    take."""
     if options.get("target", "predicted") != "predicted" or options.get("query") is not None:
         raise InputError("generate= and continuation= explain each written token; leave target= and query= out.")
     if options.get("label") is not None:
@@ -243,84 +212,69 @@ def _takes_target(name: str) -> bool:
     return name not in known_maps() and (name not in known() or known()[name].needs_target)
 
 
-def _named(written: Written, row: Attribution, place: int) -> Attribution:
-    """A step with the token that was written and what the model would have written."""
-    facts = {
-        "generated": written.whole.tokens[place],
-        "prediction": named(written.model, written.logits[place - 1], k=5),
-    }
-    probability = written.probabilities[place - len(written.prompt.input_ids)]
-    origin = {"text": written.continuation.text_before(place), "pair": written.prompt.pair, "given": written.given}
-    return replace(row, info={**row.info, **facts, "probability": probability, **origin})
+def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
+    """An Attribution for each written token, to all tokens before it; with the token that was written, and what the model would
+    have written."""
+    refuse_asked(name, options)
+    steps = []
+    rows = _map_rows(written, name, options) if name in known_maps() else _attributions(written, name, options)
+    for row, place, share in zip(rows, written.places, written.probabilities, strict=True):
+        facts = {
+            "generated": written.whole.tokens[place],
+            "prediction": named(written.model, written.logits[place - 1], k=5),
+            "probability": share,
+            "text": written.continuation.text_before(place),
+            "pair": written.prompt.pair,
+            "given": written.given,
+        }
+        steps.append(replace(row, info={**row.info, **facts}))
+    return steps
 
 
 def _attributions(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """By an attribution method: every text before a written token, batched. The target is that token."""
-    asked = {
-        key: value
-        for key, value in options.items()
-        if key not in ("target", "query", "foil", "score", "label", "layer")
-    }
-    variant = asked.pop("variant", None)
-    aims = [_aim(written, name, place, options) for place in written.places]
-    answers = attribute_each([written.before(place) for place in written.places], name, aims, variant=variant, **asked)
-    results = list(map(_or_raise, answers))
-    for result in results:
-        warn_where_open(result)
+    """By an attribution method: every text before a written token, batched. The target is that token; a method that explains a
+    position is not told of it."""
+    own = ("target", "query", "foil", "score", "label", "layer", "variant")
+    asked = {key: value for key, value in options.items() if key not in own}
+    aims: list[dict[str, Any]] = []
+    for place in written.places:
+        aims.append({"layer": options.get("layer"), "query": place - 1})
+        if _takes_target(name):
+            goal = {key: options.get(key) for key in ("foil", "score")}
+            aims[-1] |= {"target": written.whole.input_ids[place], **goal}
+    traces = [written.before(place) for place in written.places]
+    results = []
+    for answer in attribute_each(traces, name, aims, variant=options.get("variant"), **asked):
+        if isinstance(answer, MixlensError):
+            raise answer
+        warn_where_open(answer)
+        results.append(answer)
     return results
 
 
-def _aim(written: Written, name: str, place: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked about one written token; a method that explains a position is not told of a target."""
-    layer = {"layer": options.get("layer"), "query": place - 1}
-    if not _takes_target(name):
-        return layer
-    return {
-        **layer,
-        "target": written.whole.input_ids[place],
-        "foil": options.get("foil"),
-        "score": options.get("score"),
-    }
-
-
-def _or_raise(answer: Attribution | MixlensError) -> Attribution:
-    if isinstance(answer, MixlensError):
-        raise answer
-    return answer
-
-
 def _map_rows(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """By a map method: the rows of one map of the whole text, at the positions that predict the written tokens."""
-    whole, settings = written.whole, {key: value for key, value in options.items() if key not in OF_A_MAP_ROW}
+    """By a map method: the rows of one map of the whole text, at the positions that predict the written tokens, each as far as it
+    reaches. The layers are made ready once for all rows."""
+    whole, layer, convention = written.whole, options.get("layer"), options.get("rollout")
+    settings = {key: value for key, value in options.items() if key not in OF_A_MAP_ROW}
     scores = mix(whole, name, variant=options.get("variant"), **settings)
-    rows = _rolled(whole, scores, [place - 1 for place in written.places], options.get("rollout"), options.get("layer"))
-    return [_begun(written, row, place) for row, place in zip(rows, written.places, strict=True)]
+    facts: Mapping[str, Any] = {}
+    from_input = is_from_input(scores)
+    if not from_input:
+        layers, facts = as_convened(scores, convention, residual=None, normalize=None)
+        scores = replace(scores, scores=layers)
+    rows = []
+    for place in written.places:
+        if from_input:
+            row = row_of_map(whole, scores, query=place - 1, layer=layer, rollout=convention)
+        else:
+            row = rolled_row(scores, place - 1, layer=-1 if layer is None else layer, residual=False, normalize=False)
+            rollout = {**facts, "rescaled_layers": row.info["rollout"]["rescaled_layers"]}
+            row = replace(row, info={**row.info, "rollout": rollout})
+        words = written.continuation.words_before(place)
+        reached, tokens, special = row.scores[:place], row.tokens[:place], written.special[:place]
+        rows.append(replace(row, scores=reached, tokens=tokens, special=special, words=words))
+    return rows
 
 
 OF_A_MAP_ROW = (*OF_A_TARGET, "query", "layer", "rollout", "variant")  # options that `mix` does not take
-
-
-def _rolled(
-    trace: Trace, scores: Map, queries: Sequence[int], convention: str | None, layer: int | None
-) -> list[Attribution]:
-    """The rows of a map, rolled out to `layer`. The layers are made ready once for all rows."""
-    if is_from_input(scores):
-        return [row_of_map(trace, scores, query=query, layer=layer, rollout=convention) for query in queries]
-    layers, facts = as_convened(scores, convention, residual=None, normalize=None)
-    ready, number = replace(scores, scores=layers), -1 if layer is None else layer
-    rows = [rolled_row(ready, query, layer=number, residual=False, normalize=False) for query in queries]
-    return [_with_facts(trace, row, facts) for row in rows]
-
-
-def _with_facts(trace: Trace, row: Attribution, facts: Mapping[str, Any]) -> Attribution:
-    """A row of layers that were made ready, with what was done to them."""
-    rollout = {**facts, "rescaled_layers": row.info["rollout"]["rescaled_layers"]}
-    return replace(row, info={**row.info, "rollout": rollout})
-
-
-def _begun(written: Written, row: Attribution, place: int) -> Attribution:
-    """A row as far as it reaches: a causal model has not read what comes later."""
-    words = written.continuation.words_before(place)
-    return replace(
-        row, scores=row.scores[:place], tokens=row.tokens[:place], special=written.special[:place], words=words
-    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from ...base import words as base
 from ...scoring.continuing import Continuation
+from ...types import Words
 
-ENDS = (".", "!", "?")
-CLOSING = "\"'”’)]»"  # marks that may follow the end of a sentence and belong to it
+SOURCES = {"text": 0, "pair": 1, "written": 2}
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,34 @@ class WrittenText:
 
 def written_text(continuation: Continuation, *, cut: bool = False) -> WrittenText:
     """The words of a prompt and of what follows it. `cut`: the model was stopped inside the last of them."""
-    prompt, whole = continuation.prompt, continuation.whole
+    prompt, whole, begin = continuation.prompt, continuation.whole, continuation.begin
+    special = (*prompt.special, *whole.special[begin:])
     known = continuation.words_before(len(whole))
-    special = (*prompt.special, *whole.special[continuation.begin :])
-    words = _token_words(continuation, special) if known is None else _known_words(continuation, special)
-    words, groups = _grouped(words, prompt.turns)
-    words, spans = _with_sentences(words, [number for number, word in enumerate(words) if word.segment == "written"])
+    if known is None:
+        segments = ["written" if place >= begin else "text" for place in range(len(whole))]
+        words = [Word(whole.tokens[i], " ", segments[i], special[i], False, (i,)) for i in range(len(whole))]
+    else:
+        words = _known_words(continuation, known, special)
+    groups = _sentences(words, ("text", "pair"))
+    if prompt.turns is not None:
+        inside = [number for number, word in enumerate(words) if word.counts]
+        turns = [
+            Group("turn", role, tuple(number for number in inside if words[number].tokens[0] in set(places)))
+            for role, places in prompt.turns
+        ]
+        groups = [turn for turn in turns if turn.words]
+    spans = _sentences(words, ("written",))
+    for found in (groups, spans):
+        for number, group in enumerate(found):
+            for place in group.words:
+                words[place] = replace(words[place], group=number)
+    written = " ".join(whole.tokens[begin:]) if continuation.tokenizer is None else continuation.written
     return WrittenText(
         prompt=prompt.text,
         pair=prompt.pair,
-        written=continuation.written
-        if continuation.tokenizer is not None
-        else " ".join(whole.tokens[continuation.begin :]),
+        written=written,
         tokens=whole.tokens,
-        begin=continuation.begin,
+        begin=begin,
         words=(*words[:-1], replace(words[-1], cut=cut)),
         groups=tuple(groups),
         spans=tuple(spans),
@@ -103,155 +117,60 @@ def written_text(continuation: Continuation, *, cut: bool = False) -> WrittenTex
     )
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _token_words(continuation: Continuation, special: Sequence[bool]) -> list[Word]:
-    """Every token as a word."""
-    tokens, begin = continuation.whole.tokens, continuation.begin
-    names = ["written" if place >= begin else "text" for place in range(len(tokens))]
-    return [
-        Word(token, " ", name, is_special, False, (place,))
-        for place, (token, name, is_special) in enumerate(zip(tokens, names, special, strict=True))
-    ]
-
-
-def _known_words(continuation: Continuation, special: Sequence[bool]) -> list[Word]:
-    """The words with the characters between them. A word that the written text goes on with is two: its part in the prompt,
-    and its part that was written. Tokens of spaces alone belong to the word behind them."""
-    known = continuation.words_before(len(continuation.whole)) or ()
-    parts = [(name, part) for name, positions in known for part in _parts(positions, continuation.begin)]
-    spans, is_chat, end = continuation.spans(), continuation.prompt.turns is not None, {0: 0, 1: 0}
+def _known_words(continuation: Continuation, known: Words, special: Sequence[bool]) -> list[Word]:
+    """The words with the characters between them. A word that the written text goes on with is two: its part in the prompt, and its
+    part that was written. Tokens of spaces alone belong to the word behind them, or end their text; neighbours of a template are
+    one word. Words without a visible character are called by their token."""
+    tokens, begin, spans = continuation.whole.tokens, continuation.begin, continuation.spans()
+    is_chat, end = continuation.prompt.turns is not None, {0: 0, 1: 0}
     words: list[Word] = []
-    for name, part in parts:
-        sequence, start, stop = _place(part, spans)
-        text, before = _template_text(continuation, part, spans) if is_chat and sequence is None else name, ""
-        if sequence is not None:
-            source = continuation.text_of(sequence)
-            text = source[start:stop].strip()
-            before, end[sequence] = source[end[sequence] : stop - len(text)], stop
-        words.append(_word(text, before, _segment(part[0] >= continuation.begin, sequence, is_chat), part, special))
-    joined = _joined(_joined(_joined(words, _is_template_run), _is_blank), _ends_blank)
-    return _named(joined, continuation.whole.tokens)
-
-
-def _template_text(
-    continuation: Continuation, positions: Sequence[int], spans: Sequence[tuple[int | None, int, int]]
-) -> str:
-    """The characters of tokens of a template; of a special token that was written, its name."""
-    if positions[0] >= continuation.begin:
-        return continuation.whole.tokens[positions[0]]
-    _, start, stop = _place(positions, spans)
-    return (continuation.prompt.text or "")[start:stop]
-
-
-def _word(text: str, before: str, segment: str, positions: tuple[int, ...], special: Sequence[bool]) -> Word:
-    is_special = all(special[place] for place in positions)
-    mark = bool(text) and not is_special and not any(char.isalnum() for char in text)
-    return Word(text, before if before.isspace() or not before else " ", segment, is_special, mark, positions)
+    for name, positions in known:
+        parts = (tuple(p for p in positions if p < begin), tuple(p for p in positions if p >= begin))
+        for part in filter(None, parts):
+            sequence, start, _ = spans[part[0]]
+            stop, text, before = max(spans[place][2] for place in part), name, ""
+            if sequence is not None:
+                source = continuation.text_of(sequence)
+                text = source[start:stop].strip()
+                before, end[sequence] = source[end[sequence] : stop - len(text)], stop
+                before = before if before.isspace() or not before else " "
+            elif is_chat:  # the characters of a template's tokens; of a special token that was written, its name
+                text = tokens[part[0]] if part[0] >= begin else (continuation.prompt.text or "")[start:stop]
+            prompted = ("template" if is_chat else "text") if sequence is None else ("text", "pair")[sequence]
+            is_special = all(special[place] for place in part)
+            mark = bool(text) and not is_special and not any(char.isalnum() for char in text)
+            segment = "written" if part[0] >= begin else prompted
+            words.append(Word(text, before, segment, is_special, mark, part))
+    words = _joined(words, lambda word, next_: word.segment == "template")
+    words = _joined(words, lambda word, next_: not word.text and not next_.special)
+    words = _joined(words, lambda word, next_: not next_.text and not (word.special or next_.special))
+    return [replace(word, text=" ".join(word.text.split()) or tokens[word.tokens[0]]) for word in words]
 
 
 def _joined(words: Sequence[Word], belongs: Callable[[Word, Word], bool]) -> list[Word]:
-    """The words, those that belong together as one."""
+    """The words; neighbours of one text that belong together are one, of the kind of the second."""
     joined: list[Word] = []
     for word in words:
-        if joined and belongs(joined[-1], word):
-            word = _as_one(joined.pop(), word)
+        if joined and joined[-1].segment == word.segment and belongs(joined[-1], word):
+            first = joined.pop()
+            before, mark = first.before or word.before, first.mark or word.mark
+            word = replace(
+                word, text=first.text + word.text, before=before, mark=mark, tokens=first.tokens + word.tokens
+            )
         joined.append(word)
     return joined
 
 
-def _as_one(first: Word, word: Word) -> Word:
-    """Two neighbours as one word, of the kind of the second."""
-    text, before, mark = first.text + word.text, first.before or word.before, first.mark or word.mark
-    return replace(word, text=text, before=before, mark=mark, tokens=(*first.tokens, *word.tokens))
-
-
-def _is_blank(word: Word, behind: Word) -> bool:
-    """A token of spaces alone, before a word of the same text."""
-    return not word.text and word.segment == behind.segment and not behind.special
-
-
-def _ends_blank(word: Word, behind: Word) -> bool:
-    """A word before the spaces that end its text."""
-    return not behind.text and word.segment == behind.segment and not (word.special or behind.special)
-
-
-def _is_template_run(word: Word, behind: Word) -> bool:
-    """Two tokens of a template beside each other."""
-    return word.segment == behind.segment == "template"
-
-
-def _named(words: Sequence[Word], tokens: Sequence[str]) -> list[Word]:
-    """Words without a visible character are called by their token."""
-    texts = [" ".join(word.text.split()) for word in words]
-    return [replace(word, text=text or tokens[word.tokens[0]]) for word, text in zip(words, texts, strict=True)]
-
-
-def _parts(positions: tuple[int, ...], begin: int) -> Iterator[tuple[int, ...]]:
-    """The positions before the written text, and those of it; one of the two where the word is not divided."""
-    for part in (tuple(p for p in positions if p < begin), tuple(p for p in positions if p >= begin)):
-        if part:
-            yield part
-
-
-def _place(positions: Sequence[int], spans: Sequence[tuple[int | None, int, int]]) -> tuple[int | None, int, int]:
-    """The text that positions belong to, their first character, and the one behind the last."""
-    sequence, start, _ = spans[positions[0]]
-    return sequence, start, max(spans[place][2] for place in positions)
-
-
-def _segment(written: bool, sequence: int | None, chat: bool) -> str:
-    if written:
-        return "written"
-    if sequence is None:
-        return "template" if chat else "text"
-    return "pair" if sequence else "text"
-
-
-# --- groups -----------------------------------------------------------------------------------------------------------
-
-
-def _grouped(words: Sequence[Word], turns: Any) -> tuple[list[Word], list[Group]]:
-    """The words with the number of their group, and the groups of the prompt: turns of a chat, else sentences."""
-    inside = [number for number, word in enumerate(words) if word.counts]
-    if turns is None:
-        return _with_sentences(words, inside)
-    found = [_turn(words, inside, role, set(places)) for role, places in turns]
-    groups = [turn for turn in found if turn.words]
-    return _with_numbers(words, groups), groups
-
-
-def _turn(words: Sequence[Word], inside: Sequence[int], role: str, places: set[int]) -> Group:
-    """A turn: the words `inside` whose first token stands at its places."""
-    return Group("turn", role, tuple(number for number in inside if words[number].tokens[0] in places))
-
-
-def _with_sentences(words: Sequence[Word], inside: Sequence[int]) -> tuple[list[Word], list[Group]]:
-    """The words with the number of their sentence, and the sentences among the words `inside`."""
-    sentences: list[list[int]] = [[]]
-    for number in inside:
-        if _begins(words, sentences[-1], number):
-            sentences.append([])
-        sentences[-1].append(number)
-    groups = [Group("sentence", None, tuple(members)) for members in sentences if members]
-    return _with_numbers(words, groups), groups
-
-
-def _begins(words: Sequence[Word], sentence: Sequence[int], number: int) -> bool:
-    """Whether a word begins a new sentence: of another text, or behind the end of one."""
-    if not sentence:
-        return False
-    other_text = words[sentence[-1]].segment != words[number].segment
-    return other_text or (_is_ended(words, sentence) and words[number].text not in (*CLOSING, *ENDS))
-
-
-def _is_ended(words: Sequence[Word], sentence: Sequence[int]) -> bool:
-    """Whether the last word that is no closing mark ends a sentence."""
-    before = [words[one] for one in sentence if words[one].text not in CLOSING]
-    return bool(before) and before[-1].text.endswith(ENDS)
-
-
-def _with_numbers(words: Sequence[Word], groups: Sequence[Group]) -> list[Word]:
-    numbers = {word: number for number, group in enumerate(groups) for word in group.words}
-    return [replace(word, group=numbers[i]) if i in numbers else word for i, word in enumerate(words)]
+def _sentences(words: Sequence[Word], segments: Sequence[str]) -> list[Group]:
+    """The sentences of these texts."""
+    told = [
+        base.Word(
+            word.text,
+            word.before,
+            word.tokens,
+            SOURCES.get(word.segment, -1),
+            word.segment not in segments or (word.special and word.segment != "written"),
+        )
+        for word in words
+    ]
+    return [Group("sentence", None, tuple(numbers)) for numbers in base.sentences_of(told)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,12 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from ...base.files import write_result
 from ...types import Attribution, Trace
+from . import files
 from .leaving_out import Effects, effects_of
 from .text import Word, WrittenText
+from .wording import answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,7 @@ class Generation(Sequence[Attribution]):
     @property
     def signed(self) -> bool:
         """Whether a score may speak against the written word."""
-        return bool((self.scores < 0).any())
+        return bool(self.info.get("signed", (self.scores < 0).any()))
 
     @cached_property
     def row_probabilities(self) -> tuple[float, ...]:
@@ -107,41 +111,35 @@ class Generation(Sequence[Attribution]):
     @cached_property
     def sentence(self) -> str:
         """The answer in one or two sentences."""
-        from .wording import answer
-
-        return answer(self).plain
+        return answer(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON types; the table, the words, the answer and where they come from."""
-        from .files import to_dict
-
-        return to_dict(self)
+        return files.to_dict(self)
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """`to_dict` as text, also written to a file where one is named, as `save` does."""
-        from .files import to_json
-
-        return to_json(self, path, force=force)
+        content = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            write_result(content + "\n", path, suffix=".json", force=force)
+        return content
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """One line for each written word and each word before it; also written to a file where one is named, as `save` does."""
-        from .files import to_csv
-
-        return to_csv(self, path, force=force)
+        content = files.table(self)
+        if path is not None:
+            write_result(content, path, suffix=".csv", force=force)
+        return content
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write one .json file, whole or not at all; `Generation.load` reads it. A file that is no result of mixlens is kept,
-        unless `force`."""
-        from .files import save
-
-        save(self, path, force=force)
+        """Write one .json file, whole or not at all; `Generation.load` reads it. A file that is no result of mixlens is kept, unless
+        `force`."""
+        self.to_json(path, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Generation:
         """The Generation that `.save` or `.to_json` wrote. It has no model, so no new effects."""
-        from .files import load
-
-        return load(path)
+        return files.load(path)
 
     def show(self, **options: Any) -> None:
         """Print to the terminal."""
@@ -156,13 +154,12 @@ class Generation(Sequence[Attribution]):
         return plot(self, **options)
 
     def report(self, path: str | os.PathLike[str], *, leave_out: bool = True, force: bool = False) -> Any:
-        """One HTML file: the answer, the texts, the table, and, unless `leave_out` is False, what leaving out each word and
-        sentence of the prompt does (see `with_effects`)."""
+        """One HTML file: the answer, the texts, the table, and, unless `leave_out` is False, what leaving out each word and sentence
+        of the prompt does (see `with_effects`)."""
         from ...show.generation_page import write_generation
 
-        return write_generation(
-            self.with_effects() if leave_out and self.whole is not None else self, path, force=force
-        )
+        shown = self.with_effects() if leave_out and self.whole is not None else self
+        return write_generation(shown, path, force=force)
 
     def _repr_html_(self) -> str:
         from ...show.generation_page import notebook_html
