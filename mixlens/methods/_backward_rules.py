@@ -10,9 +10,9 @@ every family is served by the same lines. Inside the block parameters are held s
 means "depends on the input": that is how a product of two activations differs from a product with a weight.
 
 A method that is gradient x input of a model with factors held still (norm statistics, attention weights, slopes of
-activations) is one more book: each factor is a handler that detaches it or halves what arrives. One function of Question and
-Book, beside `rules`, can then run all such methods: the pass inside the block, the gradient at `question.place` after it.
-"""
+activations) is one more book: each factor is a handler that detaches it or halves what arrives. One function of
+Question and Book, beside `rules`, can then run all such methods: the pass inside the block, the gradient at
+`question.place` after it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ SAME = {
 }
 # Functions that only move, copy, choose or cast numbers: what they send back is right in every book.
 STRUCTURE = """
-    get size dim numel len view reshape view_as reshape_as transpose swapaxes swapdims permute movedim t contiguous clone detach
-    to type type_as float double half bfloat16 cat stack hstack vstack chunk split split_with_sizes tensor_split unbind
-    getitem setitem select narrow index_select gather take take_along_dim scatter masked_select masked_fill masked_scatter where
-    expand expand_as repeat repeat_interleave tile broadcast_to unsqueeze squeeze flatten unflatten roll flip triu tril diagonal
-    unfold pad dropout copy index_copy index_add index_put requires_grad retain_grad register_hook
+    get size dim numel len view reshape view_as reshape_as transpose swapaxes swapdims permute movedim t contiguous
+    clone detach to type type_as float double half bfloat16 cat stack hstack vstack chunk split split_with_sizes
+    tensor_split unbind getitem setitem select narrow index_select gather take take_along_dim scatter masked_select
+    masked_fill masked_scatter where expand expand_as repeat repeat_interleave tile broadcast_to unsqueeze squeeze
+    flatten unflatten roll flip triu tril diagonal unfold pad dropout copy index_copy index_add index_put
+    requires_grad retain_grad register_hook
 """
 STRUCTURAL = frozenset(STRUCTURE.split())
 
@@ -143,7 +144,8 @@ class Book:
 
 
 class Rewiring(TorchFunctionMode):
-    """The open book. `unruled`: functions of the input that the book has no rule for; torch's gradient stands for them."""
+    """The open book. `unruled`: functions of the input that the book has no rule for; torch's gradient stands for
+    them."""
 
     def __init__(self, book: Book):
         super().__init__()
@@ -176,7 +178,8 @@ class Rewiring(TorchFunctionMode):
         return output
 
     def changed_in_place(self, handler: Handler, call: Call) -> Tensor:
-        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule saved it."""
+        """The same function into a new tensor, which then takes the old one's place. Torch refuses where a rule saved
+        it."""
         homes = (torch, torch.nn.functional)
         function = next(getattr(home, call.name) for home in homes if getattr(home, call.name, None) is not None)
         kwargs = {key: value for key, value in call.kwargs.items() if key != "inplace"}
@@ -217,13 +220,13 @@ def rules(book: Book, module: nn.Module, activations: Iterable[nn.Module] = ()) 
 
 
 def composed(module: nn.Module, examples: Iterable[Any]) -> list[nn.Module]:
-    """All activation modules of the classes of `examples`, in the heads too. Torch's classes are left out: each of them calls
-    one function, which a book knows by name."""
+    """All activation modules of the classes of `examples`, in the heads too. Torch's classes are left out: each of them
+    calls one function, which a book knows by name."""
     kinds = {type(example) for example in examples if isinstance(example, nn.Module)}
     return [part for part in module.modules() if type(part) in kinds and not type(part).__module__.startswith("torch.")]
 
 
-# --- parts of rules -----------------------------------------------------------------------------------------------------
+# --- parts of rules ---------------------------------------------------------------------------------------------------
 
 
 def named(handler: Handler, names: str) -> dict[str, Handler]:

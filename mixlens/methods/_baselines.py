@@ -12,9 +12,9 @@ BASELINES = ("mask", "pad", "zero")
 
 
 def baseline_run(question: Question, baseline: str | int | None) -> tuple[Attached, str]:
-    """The model run on the baseline, and the baseline's name: every token that is not special replaced by the mask token
-    ("mask"), by padding ("pad"), by any token (its id), or its word embedding by zeros ("zero"). None: the first of these
-    the model has."""
+    """The model run on the baseline, and the baseline's name: every token that is not special replaced by the mask
+    token ("mask"), by padding ("pad"), by any token (its id), or its word embedding by zeros ("zero"). None: the first
+    of these the model has."""
     token, name = blank_token(question, baseline)
     word, ids = question.run.word.detach(), question.inputs["input_ids"]
     with torch.no_grad():

@@ -55,8 +55,8 @@ class Game:
 
 
 def game_of(question: Question, unit: str, replacement: str | int | None, planned: int = 0) -> Game:
-    """The game of a text. `replacement` None: the mask token, where the model has one, else units are deleted. `planned`: about
-    so many texts are asked for."""
+    """The game of a text. `replacement` None: the mask token, where the model has one, else units are deleted.
+    `planned`: about so many texts are asked for."""
     way = replacement
     if way is None:
         way = "delete" if filler_token(question.model, "mask") is None else "mask"

@@ -1,4 +1,5 @@
-"""Jacobians of what a layer does to one token at a time: queries, keys and values before attention, all that is behind it.
+"""Jacobians of what a layer does to one token at a time: queries, keys and values before attention, all that is behind
+it.
 
 In these every token depends on itself alone, so one backward pass answers for all tokens at once. Rows are outputs,
 columns inputs: [pos out in]. A Jacobian that is the same for all tokens (a plain linear map) is held once: [1 out in].
@@ -55,7 +56,8 @@ def token_jacobian(y: Tensor, x: Tensor) -> Tensor:
 
 
 def batched_gradient(y: Tensor, x: Tensor, cotangents: Tensor) -> Tensor:
-    """The gradients of many cotangents at once. torch's search for numbers that are not finite does not take them: it is off."""
+    """The gradients of many cotangents at once. torch's search for numbers that are not finite does not take them: it
+    is off."""
     with torch.autograd.set_detect_anomaly(False):
         return torch.autograd.grad(y, x, cotangents, retain_graph=True, is_grads_batched=True)[0]
 
@@ -103,10 +105,11 @@ def feed_forward(part: LayerParts, h: Tensor) -> Tensor:
 
 
 def behind_attention(block: Block, tokens: slice) -> tuple[Tensor, Tensor]:
-    """M_i = d y_i / d a_i and D_i = d y_i / d x_i, where a_i is what attention wrote and x_i the layer's input otherwise.
+    """M_i = d y_i / d a_i and D_i = d y_i / d x_i, where a_i is what attention wrote and x_i the layer's input
+    otherwise.
 
-    The chain rule along u = x + norm(a), m = norm(u), f = mlp(norm(m)), y = norm(m + norm(f)), as the family lays it out.
-    """
+    The chain rule along u = x + norm(a), m = norm(u), f = mlp(norm(m)), y = norm(m + norm(f)), as the family lays it
+    out."""
     part = block.wide_modules
     x, a, u, m = (t[tokens] for t in (block.x, block.attention_output, block.stream, block.middle))
     before = x if part.parallel else m

@@ -1,4 +1,5 @@
-"""The target's number and its gradient where other vectors stand in the place of a text's embeddings or hidden states."""
+"""The target's number and its gradient where other vectors stand in the place of a text's embeddings or hidden
+states."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def place_of(question: Question, embedding: str) -> str | int:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where a path begins and ends: the baseline b and the text x, [1 pos d] each, at a place; and the baseline's name."""
+    """Where a path begins and ends: the baseline b and the text x, [1 pos d] each, at a place; and the baseline's
+    name."""
 
     place: str | int
     x: Tensor

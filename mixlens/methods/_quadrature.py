@@ -15,9 +15,8 @@ ONE_RULE = 10_000  # nodes of one rule; above that the line is cut into equal pa
 def gauss_legendre(count: int) -> tuple[Array, Array]:
     """`count` nodes between 0 and 1, in rising order, and their weights, which add up to 1.
 
-    Up to 10,000 nodes this is the Gauss-Legendre rule of that many nodes. More nodes are spread over equal panels, each with
-    a Gauss-Legendre rule of at most 10,000 nodes, so that a million of them take a second and little memory.
-    """
+    Up to 10,000 nodes this is the Gauss-Legendre rule of that many nodes. More nodes are spread over equal panels, each
+    with a Gauss-Legendre rule of at most 10,000 nodes, so that a million of them take a second and little memory."""
     panels = math.ceil(count / ONE_RULE)
     sizes = [count // panels + (panel < count % panels) for panel in range(panels)]
     rules = {size: _one_rule(size) for size in set(sizes)}
@@ -31,9 +30,9 @@ def gauss_legendre(count: int) -> tuple[Array, Array]:
 def _one_rule(count: int) -> tuple[Array, Array]:
     """Newton's method on the Legendre polynomial P of degree `count`, for all roots in [0, 1) at once.
 
-    The initial values are Tricomi's, with an error of order count^-4, so few iterations are needed. P and its derivative come
-    from the three-term recurrence: memory grows with `count`, time with its square (a third of a second for 10,000).
-    """
+    The initial values are Tricomi's, with an error of order count^-4, so few iterations are needed. P and its
+    derivative come from the three-term recurrence: memory grows with `count`, time with its square (a third of a second
+    for 10,000)."""
     half = (count + 1) // 2
     angle = (4 * np.arange(1, half + 1) - 1) * (math.pi / (4 * count + 2))
     x = (1 - (count - 1) / (8 * count**3)) * np.cos(angle)  # the roots that are not below 0, in falling order

@@ -1,4 +1,5 @@
-"""How released code runs a model where the papers say nothing of it: without segment ids, with special tokens hidden."""
+"""How released code runs a model where the papers say nothing of it: without segment ids, with special tokens
+hidden."""
 
 from __future__ import annotations
 
@@ -14,9 +15,8 @@ from ..scoring.questions import Question
 def inputs_of(question: Question, variant: str, *, mask_special: bool | None) -> dict[str, Any]:
     """What the model is run on: released code never passes segment ids.
 
-    `mask_special`: [CLS] and [SEP] are hidden from attention, as AttCAT's notebooks hide them while they explain; None: where
-    `variant` is "released", AttCAT's own.
-    """
+    `mask_special`: [CLS] and [SEP] are hidden from attention, as AttCAT's notebooks hide them while they explain; None:
+    where `variant` is "released", AttCAT's own."""
     inputs = question.inputs
     if variant != "paper":
         inputs = {key: value for key, value in inputs.items() if key != "token_type_ids"}

@@ -1,13 +1,12 @@
 """Paths of word embeddings from a text to its baseline that go by other words (Sanyal and Ren 2021).
 
-From a word to its baseline b: the next anchor a is one of the words nearest to the last anchor u, at first the word itself. The
-next point is the anchor, made monotone from the last point p:
+From a word to its baseline b: the next anchor a is one of the words nearest to the last anchor u, at first the word
+itself. The next point is the anchor, made monotone from the last point p:
 
     c(a, p)_d = a_d where a_d lies between p_d and b_d, else p_d - (p_d - b_d) / steps
 
-As in the paper's code an anchor is chosen as it looks from the last anchor, not from the last point: greedy takes the least
-|a - c(a, u)|, maxcount the most d with a_d between u_d and b_d. No word is an anchor twice.
-"""
+As in the paper's code an anchor is chosen as it looks from the last anchor, not from the last point: greedy takes the
+least |a - c(a, u)|, maxcount the most d with a_d between u_d and b_d. No word is an anchor twice."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ def between(a: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def monotone(a: Tensor, point: Tensor, b: Tensor, steps: int) -> Tensor:
-    """The anchor a, with a step of the straight line from `point` to b in each dimension in which a does not lie between."""
+    """The anchor a, with a step of the straight line from `point` to b in each dimension in which a does not lie
+    between."""
     return torch.where(between(a, point, b), a, point - (point - b) / steps)
 
 
@@ -61,8 +61,8 @@ class Vocabulary:
         """Refuse a model whose words have no table."""
         if not isinstance(getattr(self.table, "num_embeddings", None), int):
             raise InputError(
-                f"{self.model.name!r} has no table of word embeddings, and the path of discretized_integrated_gradients goes by "
-                "words of it. Use integrated_gradients."
+                f"{self.model.name!r} has no table of word embeddings, and the path of "
+                "discretized_integrated_gradients goes by words of it. Use integrated_gradients."
             )
 
     def vectors(self, ids: Tensor) -> Tensor:
@@ -72,8 +72,8 @@ class Vocabulary:
         return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
 
     def nearest(self, points: Tensor, own: Tensor, count: int) -> Tensor:
-        """The ids of the words nearest to each of the points [point d], the nearest first: [point count]. `own`: the word of
-        each point [point], which is the last that is taken for its own neighbour."""
+        """The ids of the words nearest to each of the points [point d], the nearest first: [point count]. `own`: the
+        word of each point [point], which is the last that is taken for its own neighbour."""
         # squared distances less the point's own square, which is the same for every word
         parts = [squares - 2 * points.to(rows) @ rows.T for rows, squares in self._parts(points)]
         distances = torch.cat(parts, -1).scatter(-1, own[:, None], torch.inf)
@@ -103,7 +103,8 @@ class WordPaths:
     blank: int | None
 
     def points(self, x: Tensor, b: Tensor, ids: Tensor) -> Tensor:
-        """[t word d]: from the baseline to the words, x and b [word d] with the words' ids [word]. All have steps + 2 points."""
+        """[t word d]: from the baseline to the words, x and b [word d] with the words' ids [word]. All have steps + 2
+        points."""
         points, seen, anchor = [x], ids[:, None], x
         some = max(1, NUMBERS // (self.neighbours * x.shape[-1]))  # words at a time, so that their candidates fit
         for step in range(self.steps):
@@ -116,8 +117,8 @@ class WordPaths:
         return torch.stack([b, *reversed(points)])
 
     def _chosen(self, anchor: Tensor, b: Tensor, seen: Tensor) -> Tensor:
-        """The best of the nearest words that is neither the baseline nor on the path already, of equals the nearest; NONE where
-        none is left."""
+        """The best of the nearest words that is neither the baseline nor on the path already, of equals the nearest;
+        NONE where none is left."""
         candidates = self.vocabulary.nearest(anchor, seen[:, -1].clamp(min=0), self.neighbours)
         taken = (candidates[..., None] == seen[:, None]).any(-1) | (seen[:, -1:] == NONE)
         taken |= candidates == (NONE if self.blank is None else self.blank)

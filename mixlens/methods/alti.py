@@ -17,8 +17,8 @@ def alti(block: Block, *, variant: str = "paper") -> tuple[Tensor, dict[str, Ten
 
     T_ij are the parts with residual and norm (as in `norm_residual_ln`); C_ij = max(0, |y_i|_1 - |y_i - T_ij|_1), rows
     sum to 1. Summed coordinate by coordinate, a few sources at a time. `released`: sigma without eps, 1e-6 added to
-    every coordinate; `released_2022`: also d - 1 in sigma, as for the published tables. A row of zeros is its own token.
-    """
+    every coordinate; `released_2022`: also d - 1 in sigma, as for the published tables. A row of zeros is its own
+    token."""
     y, parts = block.middle, block.parts("norm")
     if variant == "paper":
         return rows_to_one(parts.nearer(y).clamp(min=0))

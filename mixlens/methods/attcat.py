@@ -56,11 +56,11 @@ def attcat(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """AttCAT (eq. 11-12): CAT weighted by the attention the token receives (mean over heads, then queries), summed over layers.
 
-    The paper does not say whether alpha_i is a row or a column of attention; the released code takes what token i receives.
-    `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`: not hidden).
-    `aggregation="rollout"`: the layers multiplied instead of added: the row "Rollout" of Figure 4, for which the paper gives no
-    formula. `released`: their plain product, in float64; else each layer is divided by its largest score first.
-    """
+    The paper does not say whether alpha_i is a row or a column of attention; the released code takes what token i
+    receives. `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`:
+    not hidden). `aggregation="rollout"`: the layers multiplied instead of added: the row "Rollout" of Figure 4, for
+    which the paper gives no formula. `released`: their plain product, in float64; else each layer is divided by its
+    largest score first."""  # noqa: E501
     activation, received = class_activation(question, variant, mask_special=mask_special)
     weighted = activation * received
     if aggregation not in AGGREGATIONS:
@@ -89,7 +89,8 @@ def _without_first(scores: Tensor, variant: str) -> Tensor:
 
 
 def _attention(question: Question, variant: str, mask_special: bool | None) -> Tensor:
-    """[layer query key]: attention, mean over heads. As released: of a pass without segment ids, special tokens hidden."""
+    """[layer query key]: attention, mean over heads. As released: of a pass without segment ids, special tokens
+    hidden."""
     if variant == "paper" and not mask_special:
         return question.map("attention").scores
     notebook = "released" if variant == "released_squad" else variant  # those of SQuAD hide special tokens too
@@ -101,9 +102,8 @@ def _attention(question: Question, variant: str, mask_special: bool | None) -> T
 def raw_attention(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> Tensor:
     """RawAtt: the last layer's attention, mean over heads, row of the readout token.
 
-    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_squad`: as
-    the notebooks of SQuAD compute it, the mean over layers, last row.
-    """
+    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0.
+    `released_squad`: as the notebooks of SQuAD compute it, the mean over layers, last row."""
     attention = _attention(question, variant, mask_special)
     if variant == "released_squad":
         return attention.mean(0)[-1]
@@ -114,8 +114,8 @@ def raw_attention(question: Question, *, variant: str = "paper", mask_special: b
 def attention_rollout(question: Question, *, variant: str = "paper", mask_special: bool | None = None) -> Tensor:
     """Rollout: the product of (A + I) / row sum over all layers, row of the readout token.
 
-    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_squad`: as
-    the notebooks of SQuAD compute it, products without the residual, mean over layers and rows.
+    `released`: special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0.
+    `released_squad`: as the notebooks of SQuAD compute it, products without the residual, mean over layers and rows.
     """
     if variant == "paper" and not mask_special:
         return question.map("attention").rollout("abnar").scores[-1, question.query]
@@ -129,9 +129,8 @@ def attention_rollout(question: Question, *, variant: str = "paper", mask_specia
 def attention_grad(question: Question) -> Tensor:
     """Grads: d target / d A of the last layer, mean over heads, summed over queries.
 
-    The paper's Figure 2 gives a matrix and does not say how it becomes token scores: the sum over queries is our choice. As
-    released it is no token score.
-    """
+    The paper's Figure 2 gives a matrix and does not say how it becomes token scores: the sum over queries is our
+    choice. As released it is no token score."""
     (gradient,) = question.gradient(question.run.attention[-1])
     return gradient.mean(0).sum(0)
 
@@ -142,11 +141,10 @@ def attention_x_grad(
 ) -> Tensor:
     """AttGrads (Figure 2): A * d target / d A over all layers, mean over heads, summed over queries and layers, signed.
 
-    `relu`: negative gradients are cut, as Grad-SAM does (Barkan et al. 2021). `released`: the last layer alone, special tokens
-    hidden from attention (`mask_special=False`: not hidden), each head weighted by its mean gradient, negative values cut, the
-    matrix scaled to 0..1 (0 everywhere where it is constant; the released code gives NaN), row of the readout token (a span:
-    mean of two), entry 0 set to 0.
-    """
+    `relu`: negative gradients are cut, as Grad-SAM does (Barkan et al. 2021). `released`: the last layer alone, special
+    tokens hidden from attention (`mask_special=False`: not hidden), each head weighted by its mean gradient, negative
+    values cut, the matrix scaled to 0..1 (0 everywhere where it is constant; the released code gives NaN), row of the
+    readout token (a span: mean of two), entry 0 set to 0."""
     if variant == "released" or mask_special:
         run = question.model.run_attached(inputs_of(question, variant, mask_special=mask_special))
         attention = run.attention

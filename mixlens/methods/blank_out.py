@@ -43,10 +43,10 @@ def blank_out(
 ) -> tuple[Tensor, dict[str, Any]]:
     """target(x) - target(x without token j): positive where the token raised the target, unless `absolute`.
 
-    A token is replaced by [MASK] ("mask"), [UNK] ("unk"), any token (its id), a zero word embedding ("zero"), or "delete"d.
-    Explains the probability by default; with a foil, the probability among the two. `released` (ALTI's code): absolute,
-    and the blanked text's logit goes through a sigmoid where the whole text's went through the softmax.
-    """
+    A token is replaced by [MASK] ("mask"), [UNK] ("unk"), any token (its id), a zero word embedding ("zero"), or
+    "delete"d. Explains the probability by default; with a foil, the probability among the two. `released` (ALTI's
+    code): absolute, and the blanked text's logit goes through a sigmoid where the whole text's went through the
+    softmax."""
     refuse_unknown(replacement)
     whole = question.target.of(question.answer())[0]
     if variant == "released":

@@ -2,7 +2,7 @@
 
 s_j = sum_d integral_0^1 d target / d h_jd (t) . d h_jd / dt dt,    h(t): what enters the layer where embeddings are b + t (x - b)
 sum_j s_j = target(x) - target(b), at every layer
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PARTS = 8  # pieces that a rough one is cut into
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """What one piece of the line adds to every position, and how far the sum is from the target's change on the piece."""
+    """What one piece of the line adds to every position, and how far the sum is from the target's change on the
+    piece."""
 
     begin: float
     end: float
@@ -69,7 +70,8 @@ class HiddenLine:
             yield Flow(low, high, shares, abs(float(shares.sum()) - (last[2] - first[2])))
 
     def whole(self, tolerance: float, most: int) -> Tensor:
-        """[pos]. The pieces that are off by more than their part of the tolerance are cut up, while `most` points allow it."""
+        """[pos]. The pieces that are off by more than their part of the tolerance are cut up, while `most` points allow
+        it."""
         flows = list(self.pieces(0.0, 1.0, STEPS))
         allowed = tolerance * abs(self.values[1.0] - self.values[0.0])
         while sum(flow.gap for flow in flows) > allowed:
@@ -97,10 +99,9 @@ def layer_conductance(
 ) -> tuple[Tensor, dict[str, Any]]:
     """How much of Integrated Gradients flows through each position of what enters a layer: `layer=`, by default the middle one.
 
-    The scores add up to target(x) - target(baseline) at every layer; at layer 0 they are integrated_gradients of what enters the
-    first layer. Points are added until the sum is right to within `tolerance`. A score is of a position, which in a deep layer is
-    a mixture of tokens.
-    """
+    The scores add up to target(x) - target(baseline) at every layer; at layer 0 they are integrated_gradients of what
+    enters the first layer. Points are added until the sum is right to within `tolerance`. A score is of a position,
+    which in a deep layer is a mixture of tokens."""  # noqa: E501
     refuse_counts(tolerance, chunk=chunk, most_steps=most_steps)
     refuse_last_layer(question, "gradients of conductance")
     layer = len(question.trace.layers) // 2 if question.layer is None else question.layer

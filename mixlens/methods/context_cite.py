@@ -1,7 +1,7 @@
 """ContextCite: a sparse linear model of what the prediction does where parts of the text are left out.
 
 f(S) = log p / (1 - p) of the target where the tokens S alone are kept;  f(S) ~ b + sum_{j in S} w_j   (LASSO);  s_j = w_j   [pos]
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def context_cite(
 ) -> tuple[Tensor, dict[str, Any]]:
     """The weights of a sparse linear model (LASSO) that predicts the log-odds of the target from which tokens are kept.
 
-    `count` random subsets keep half of the units ("token", "word", "sentence"); the others are deleted, or replaced by "pad",
-    "mask", "unk" or a token's id. `penalty` is that of LASSO on inputs of mean 0 and variance 1. The tokens of a unit share its
-    weight.
-    Special tokens and the position that predicts are never left out: their score is 0. Needs scikit-learn.
-    """
+    `count` random subsets keep half of the units ("token", "word", "sentence"); the others are deleted, or replaced by
+    "pad", "mask", "unk" or a token's id. `penalty` is that of LASSO on inputs of mean 0 and variance 1. The tokens of a
+    unit share its weight. Special tokens and the position that predicts are never left out: their score is 0. Needs
+    scikit-learn."""
     if count < 2:
         raise InputError(f"count is a number of subsets, at least 2, not {count!r}.")
     if not 0 <= penalty < np.inf:
@@ -57,7 +56,8 @@ def context_cite(
 
 
 def sparse_weights(subsets: Subsets, penalty: float) -> tuple[NDArray[np.float64], float]:
-    """[unit]: the change of the log-odds where a unit is kept, by LASSO; and the share of the variance that this explains."""
+    """[unit]: the change of the log-odds where a unit is kept, by LASSO; and the share of the variance that this
+    explains."""
     linear = optional("sklearn.linear_model", "scikit-learn", "judge", what="context_cite", verb="needs")
     kept = subsets.kept.astype(np.float64)
     if np.ptp(subsets.log_odds) == 0:  # nothing to explain

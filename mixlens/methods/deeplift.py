@@ -28,7 +28,8 @@ PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating 
 
 
 def halves(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """The input's half and the baseline's. The batch axis comes first, also where a model flattens positions into it."""
+    """The input's half and the baseline's. The batch axis comes first, also where a model flattens positions into
+    it."""
     x, b = tensor.chunk(2)
     return x, b
 
@@ -59,7 +60,7 @@ def wide(*tensors: Tensor) -> list[Tensor]:
     return [tensor if tensor.device.type == "mps" else tensor.double() for tensor in tensors]
 
 
-# --- the book: what each function sends back ----------------------------------------------------------------------------
+# --- the book: what each function sends back --------------------------------------------------------------------------
 
 
 def at_mean(call: Call, arriving: Tensor, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -111,7 +112,8 @@ def product_of_all(call: Call) -> Any:
 
 
 def elementwise(too_near: Callable[[Tensor, Tensor], Tensor]) -> Handler:
-    """The Rescale rule (section 3.5.2): (f(x) - f(b)) / (x - b), and f' halfway where the two are too near to divide."""
+    """The Rescale rule (section 3.5.2): (f(x) - f(b)) / (x - b), and f' halfway where the two are too near to
+    divide."""
 
     def handler(call: Call) -> Any:
         if len(call.operands) > 1:
@@ -172,8 +174,8 @@ def through_log_softmax(m: Tensor, z: Tensor, axis: int) -> Tensor:
 
 
 def softmax(*, log: bool) -> Handler:
-    """The exponential of log softmax, so that there is no divisor: e^z / s as a product of e^z and 1 / s is as exact, but where
-    input and baseline differ much one of the two is huge, and so are its scores."""
+    """The exponential of log softmax, so that there is no divisor: e^z / s as a product of e^z and 1 / s is as exact,
+    but where input and baseline differ much one of the two is huge, and so are its scores."""
 
     def handler(call: Call) -> Any:
         axis = call.argument(1, "dim")
@@ -189,8 +191,8 @@ def softmax(*, log: bool) -> Handler:
 
 
 def norm(*, centred: bool) -> Handler:
-    """c = z - mean(z) (z itself where not `centred`), v = mean(c c) + eps, out = gamma c / sqrt(v) + beta: linear, a product,
-    elementwise, a division."""
+    """c = z - mean(z) (z itself where not `centred`), v = mean(c c) + eps, out = gamma c / sqrt(v) + beta: linear, a
+    product, elementwise, a division."""
 
     def handler(call: Call) -> Any:
         shape, gamma = call.argument(1, "normalized_shape"), call.argument(2, "weight")
@@ -235,13 +237,13 @@ DEEPLIFT = Book(
 )
 
 
-# --- the method ---------------------------------------------------------------------------------------------------------
+# --- the method -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def without_padding(config: Any) -> Iterator[None]:
-    """A padding id for the length of a block: heads that find the last token by it refuse two texts without one. Neither text
-    is padded here."""
+    """A padding id for the length of a block: heads that find the last token by it refuse two texts without one.
+    Neither text is padded here."""
     before = config.pad_token_id
     config.pad_token_id = -1 if before is None else before
     try:
@@ -259,7 +261,7 @@ def deeplift(
     Rescale rule for every elementwise function, the exact symmetric rule for every product: attention, layer norm and
     gates are no exception, so the scores add up to target(x) - target(b). `info["delta_gap"]` says how nearly.
     Baseline: special tokens stay, every other token becomes the mask token (or `baseline`, as in Integrated Gradients).
-    """
+    """  # noqa: E501
     below, name = baseline_run(question, baseline)
     model, hf_model = question.model, question.model.hf_model
     inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}

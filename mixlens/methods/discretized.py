@@ -2,7 +2,7 @@
 
 s_j = sum_t (p_{t+1} - p_t)_j . d target / d x_j (p_t),     p_0 = b, ..., p_{steps + 1} = x, each token on a path of its own
 sum_j s_j = target(x) - target(b) where the steps are small; every dimension goes from b to x without turning back
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def path_of(question: Question, ends: Ends, paths: WordPaths, factor: int) -> Te
 
 
 def widths_of(path: Tensor, rule: str) -> Tensor:
-    """[t pos d]: what the gradient at each point is multiplied with: the step behind it, the step before it, or half of both."""
+    """[t pos d]: what the gradient at each point is multiplied with: the step behind it, the step before it, or half of
+    both."""
     steps = path[1:] - path[:-1]
     nothing = torch.zeros_like(path[:1])
     behind, before = torch.cat([steps, nothing]), torch.cat([nothing, steps])
@@ -87,14 +88,14 @@ def discretized_integrated_gradients(
     """Integrated Gradients of the word embeddings, on a path that goes from the baseline by other words to each word of the text.
 
     From a word the path takes `steps` anchors, each of the `neighbours` nearest words of the last one, and ends at the
-    baseline (as for integrated_gradients). An anchor is moved so that no dimension turns back: where it does not lie between the
-    last point and the baseline, by 1 / steps of the straight line. `greedy` takes the word that has to be moved least, `maxcount`
-    the one with most dimensions that need not move. Gradients are summed as in the paper, each times the step behind it (the
-    left Riemann sum, from the baseline on): with 30 large and unequal steps the scores often miss their sum, and a warning says
-    by how much. rule=trapezoid takes the mean of the gradients at both ends; `factor` halves every step so often, as the
-    paper's f. The authors' code then divides the scores by their length. Each anchor is searched among all words, which takes
-    most of the time where the vocabulary is large. Special tokens stay as they are: their score is 0.
-    """
+    baseline (as for integrated_gradients). An anchor is moved so that no dimension turns back: where it does not lie
+    between the last point and the baseline, by 1 / steps of the straight line. `greedy` takes the word that has to be
+    moved least, `maxcount` the one with most dimensions that need not move. Gradients are summed as in the paper, each
+    times the step behind it (the left Riemann sum, from the baseline on): with 30 large and unequal steps the scores
+    often miss their sum, and a warning says by how much. rule=trapezoid takes the mean of the gradients at both ends;
+    `factor` halves every step so often, as the paper's f. The authors' code then divides the scores by their length.
+    Each anchor is searched among all words, which takes most of the time where the vocabulary is large. Special tokens
+    stay as they are: their score is 0."""  # noqa: E501
     refuse_path(strategy, rule, factor, steps=steps, neighbours=neighbours, chunk=chunk)
     vocabulary = Vocabulary(question.model)
     vocabulary.refuse_none()

@@ -2,7 +2,7 @@
 
 s_j = mean_k (x_k - b_k)_j . d target / d x_j (b_k + a_k (x_k - b_k)),   a_k ~ U(0, 1),  x_k = x + N(0, sigma^2),  b_k a baseline
 sum_j s_j = target(x) - mean_b target(b) on average over draws, without noise
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ def gradient_shap(
 ) -> tuple[Tensor, dict[str, Any]]:
     """(x - b) . d target / d x at `count` random points between a baseline b and the input x, averaged.
 
-    `baseline` as for integrated_gradients, of which this is the estimate by random points; "every": one of all baselines that
-    the model has, drawn for each point. `noise` as for smooth_grad. The scores add up to target(x) - target(b) on average alone:
-    `info["standard_error"]` says how far off their sum may be.
-    """
+    `baseline` as for integrated_gradients, of which this is the estimate by random points; "every": one of all
+    baselines that the model has, drawn for each point. `noise` as for smooth_grad. The scores add up to target(x) -
+    target(b) on average alone: `info["standard_error"]` says how far off their sum may be."""
     refuse_draws(noise, seed, count=count, chunk=chunk)
     refuse_last_layer(question, "gradients of SHAP")
     place, generator = place_of(question, embedding), np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 """Gradients of the target: their length, their product with the input, and what papers read from both.
 
 grad_l2_j = |g_j|_2        grad_x_input_j = g_j . x_j        grad_x_input_l2_j = |g_j * x_j|_2        g_j = d target / d x_j
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ def grad_x_input(
 ) -> Tensor:
     """d target / d x_j . x_j: the target's first-order share of token j, signed unless `absolute`.
 
-    By default x is the sum of embeddings ("sum"); where a norm follows it, as in BERT, what that norm puts out ("after"):
-    before a norm, whose output does not depend on the length of x, the product is zero but for rounding.
-    `released` (ALTI's code): of the probability, embedded twice, absolute, divided by the sum.
-    """
+    By default x is the sum of embeddings ("sum"); where a norm follows it, as in BERT, what that norm puts out
+    ("after"): before a norm, whose output does not depend on the length of x, the product is zero but for rounding.
+    `released` (ALTI's code): of the probability, embedded twice, absolute, divided by the sum."""
     by_default = "sum" if question.model.embedding_norm is None else "after"
     gradient, x = gradient_and_input(question, embedding or by_default, variant)
     share = (gradient * x).sum(-1)

@@ -1,12 +1,13 @@
-"""Hidden Token Attribution (Brunner et al. 2020, On Identifiability in Transformers): how steep an output is in each token.
+"""Hidden Token Attribution (Brunner et al. 2020, On Identifiability in Transformers): how steep an output is in each
+token.
 
-Within one layer the norm of the Jacobian of every pair of tokens has a closed form. With a^h_ij attention, c the slope of
-the logits' cap (1 without one), s their scale, Q, K, V the Jacobians of one token's query, key and value, M_i and D_i those
-of all that is behind attention, R_i = M_i W_O and vbar_i = sum_k a_ik v_k:
+Within one layer the norm of the Jacobian of every pair of tokens has a closed form. With a^h_ij attention, c the slope
+of the logits' cap (1 without one), s their scale, Q, K, V the Jacobians of one token's query, key and value, M_i and
+D_i those of all that is behind attention, R_i = M_i W_O and vbar_i = sum_k a_ik v_k:
 
     i != j:  J_ij = R_i sum_h ( a^h_ij V^h_j + u^h_ij (s K^hT_j q^h_i)^T ),      u^h_ij = a^h_ij c^h_ij (v^h_j - vbar^h_i)
     i = j:   the same, plus D_i, plus R_i sum_h s sum_k u^h_ik k^hT_k Q^h_i
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -109,10 +110,11 @@ def gram(left: Tensor, right: Tensor, heads: int) -> Tensor:
 
 
 def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, k: Tensor, a: Tensor, u: Tensor, q: Tensor) -> Tensor:
-    """|J_ij|_F^2 for i != j, [query key], from Gamma_i = R_i^T R_i, V_j V_j^T, V_j K_j^T and K_j, by pairs of heads h, g:
+    """|J_ij|_F^2 for i != j, [query key], from Gamma_i = R_i^T R_i, V_j V_j^T, V_j K_j^T and K_j, by pairs of heads h,
+    g:
 
     sum_hg  a^h a^g <Gamma^hg, V^h V^gT>  +  2 a^h u^gT Gamma^gh V^h K^gT q^g  +  (u^hT Gamma^hg u^g) (K^hT q^h . K^gT q^g)
-    """
+    """  # noqa: E501
     values = torch.einsum("hgiab,hgjab->hgij", gamma, vv)
     moved = torch.einsum("hgiab,gijb->hgija", gamma, u)
     crossed = (moved * torch.einsum("hgjab,gib->hgija", vk, q)).sum((1, -1))
@@ -125,8 +127,8 @@ def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, k: Tensor, a: Tensor, u:
 def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[Tensor, float]:
     """|J_ij|_F, [query key], exactly; and how far a gradient put together from the same pieces is from autograd's.
 
-    About 7 n d^3 operations (5 more where tokens have Jacobians of their own) and 5 n^2 d^2. Held: n d^2 numbers (4 n d^2).
-    """
+    About 7 n d^3 operations (5 more where tokens have Jacobians of their own) and 5 n^2 d^2. Held: n d^2 numbers (4 n
+    d^2)."""
     pieces, projection, (n, d) = attending(graph, block, times_input=times_input), block.projection, block.x.shape
     heads, e = projection.shape[:2]
     squares, gamma, own = (block.x.new_empty(shape) for shape in ((n, n), (heads, heads, n, e, e), (n,)))
@@ -154,7 +156,8 @@ def closed_form(graph: LayerGraph, block: Block, *, times_input: bool) -> tuple[
 
 
 def row_by_row(graph: LayerGraph, *, times_input: bool) -> Tensor:
-    """|J_ij|_F by one vector-Jacobian product for every feature of every token: where queries and keys cannot be seen."""
+    """|J_ij|_F by one vector-Jacobian product for every feature of every token: where queries and keys cannot be
+    seen."""
     y, x = graph.output, graph.input
     _, n, d = y.shape
     squares = y.new_zeros(n, n)
@@ -180,8 +183,8 @@ def layer_norms(trace: Trace, name: str, *, times_input: bool) -> tuple[Tensor, 
                 else " If the weights are very large, load with dtype='float64'."
             )
             raise ModelError(
-                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}), so {name!r} "
-                f"gives no map. Other methods do not rest on it: ask for them without {name!r}.{wider}"
+                f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}), "
+                f"so {name!r} gives no map. Other methods do not rest on it: ask for them without {name!r}.{wider}"
             )
         maps.append(made.to(trace.model.device))
         gaps.append(off)
@@ -195,14 +198,14 @@ def hta_layer(trace: Trace) -> tuple[Tensor, Extras]:
     """HTA of one layer alone: |d y_i / d x_j|_F from the layer's input to its output; rows are not divided by their sum.
 
     In closed form, or by autograd where a model's own code keeps its queries and keys: `.info["form"]` says which.
-    `.info["gradient_gap"]`: how far a gradient put together from the closed form's pieces is from the model's, per layer.
-    """
+    `.info["gradient_gap"]`: how far a gradient put together from the closed form's pieces is from the model's, per
+    layer."""  # noqa: E501
     return layer_norms(trace, "hta_layer", times_input=False)
 
 
 @mixing(paper=GLOBENC, rollout="alti", distribution=False, whole=True, cost="d")
 def hta_layer_x_input(trace: Trace) -> tuple[Tensor, Extras]:
-    """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""
+    """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""  # noqa: E501
     return layer_norms(trace, "hta_layer_x_input", times_input=True)
 
 
@@ -269,7 +272,8 @@ def column_norms(directions: Directions, shape: tuple[int, int, int], *, summed:
 
 
 def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tensor:
-    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of as many targets as fit."""
+    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of as many targets as
+    fit."""
     (depth, n, _), width = shape, directions.width
     norms = torch.zeros(shape, dtype=torch.float64)
     d = directions.trace.layers[0].input.shape[-1]
@@ -290,7 +294,8 @@ def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tenso
 def estimated_norms(
     directions: Directions, shape: tuple[int, int, int], probes: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """sqrt of the mean of |J_ij r|^2 over random signs r (Hutchinson: unbiased for |J_ij|_F^2), and its standard error."""
+    """sqrt of the mean of |J_ij r|^2 over random signs r (Hutchinson: unbiased for |J_ij|_F^2), and its standard
+    error."""
     depth, n, _ = shape
     signs = torch.randint(0, 2, (probes * n, directions.width), generator=torch.Generator().manual_seed(seed)) * 2 - 1
     samples = torch.zeros(depth, probes * n, n, dtype=torch.float64)
@@ -312,11 +317,10 @@ def hta(
 ) -> tuple[Tensor, Extras]:
     """HTA (section 5): norm of d y_i / d x_j from the input embedding x_j to the output of every layer; rows sum to 1.
 
-    `norm`: "frobenius", "spectral", or "sum" (the gradient of the summed output, as one backward pass with ones gives it).
-    `input`: x "before" the embedding norm, or as it enters the first layer ("after"). Exact, unless `probes` asks for an
-    estimate of the Frobenius norm from so many random directions per token. The norms themselves are in `.info["raw"]`,
-    the standard error of their estimate (to first order) in `.info["standard_error"]`.
-    """
+    `norm`: "frobenius", "spectral", or "sum" (the gradient of the summed output, as one backward pass with ones gives
+    it). `input`: x "before" the embedding norm, or as it enters the first layer ("after"). Exact, unless `probes` asks
+    for an estimate of the Frobenius norm from so many random directions per token. The norms themselves are in
+    `.info["raw"]`, the standard error of their estimate (to first order) in `.info["standard_error"]`."""
     for name, given, known in (("norm", norm, NORMS), ("input", input, ("before", "after"))):
         if given not in known:
             raise InputError(f"hta has no {name} {given!r}. {nearest(str(given), known)}")

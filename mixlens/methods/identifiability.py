@@ -1,4 +1,5 @@
-"""Effective attention (Brunner et al. 2020, On Identifiability in Transformers): what of attention the output can tell."""
+"""Effective attention (Brunner et al. 2020, On Identifiability in Transformers): what of attention the output can
+tell."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def kept(singular: Tensor, rows: Tensor | int, width: int) -> Tensor:
 
 
 def transformed(block: Block, *, bias: bool = True) -> Tensor:
-    """T^h = V^h W_O^h up to a change of basis, [... head key k]: V^h has the same left null space where W_O^h has full rank.
+    """T^h = V^h W_O^h up to a change of basis, [... head key k]: V^h has the same left null space where W_O^h has full
+    rank.
 
     Only where some W_O^h has not (it is checked) are the products themselves made.
     """
@@ -34,13 +36,13 @@ def transformed(block: Block, *, bias: bool = True) -> Tensor:
 
 
 def column_space(vectors: Tensor, allowed: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """What the columns of T span over the allowed keys [... key]: an orthonormal basis [... head key k], zeros beyond the rank;
-    and the rank [... head]."""
+    """What the columns of T span over the allowed keys [... key]: an orthonormal basis [... head key k], zeros beyond
+    the rank; and the rank [... head]."""
     masked = vectors * allowed[..., None, :, None]
     counts = allowed.sum(-1)[..., None]
     if masked.dtype == torch.float32 and masked.shape[-2] > masked.shape[-1]:
-        # T L^-T with L L^T = T^T T, in float64: orthonormal, and much cheaper than singular values, where every head has
-        # certainly full rank: 1 / |L^-1| is at most the smallest singular value, |T| at least the largest.
+        # T L^-T with L L^T = T^T T, in float64: orthonormal, and much cheaper than singular values, where every head
+        # has certainly full rank: 1 / |L^-1| is at most the smallest singular value, |T| at least the largest.
         exact = masked.double()
         inverse, sure = _inverse_factor(exact.mT @ exact, exact.norm(dim=(-2, -1)), counts, width, masked.dtype)
         if bool(sure.all()):
@@ -65,10 +67,9 @@ def _inverse_factor(
 def within_past(vectors: Tensor, attention: Tensor, width: int) -> Tensor:
     """Each row of a causal layer projected within its own past, [... head query key].
 
-    Past e tokens, row i needs T_i (T_i^T T_i)^-1 T_i^T for T_i the first i + 1 rows: the Gram matrices are running sums, and
-    each needs one small factorisation. Up to e tokens, rows are independent and nothing is taken away. Rows whose rank is not
-    certainly full (seldom) are done by singular values.
-    """
+    Past e tokens, row i needs T_i (T_i^T T_i)^-1 T_i^T for T_i the first i + 1 rows: the Gram matrices are running
+    sums, and each needs one small factorisation. Up to e tokens, rows are independent and nothing is taken away. Rows
+    whose rank is not certainly full (seldom) are done by singular values."""
     n, e = vectors.shape[-2:]
     exact, projected = vectors.double(), attention.clone()
     doubtful = torch.ones(n, dtype=torch.bool, device=vectors.device)
@@ -101,11 +102,11 @@ def within_past(vectors: Tensor, attention: Tensor, width: int) -> Tensor:
 
 
 def effective(block: Block, *, bias: bool) -> tuple[Tensor, dict[str, Tensor]]:
-    """A-perp = A minus its projection on the left null space of T (eq. 8-9), [... head query key]; rank and null dimension.
+    """A-perp = A minus its projection on the left null space of T (eq. 8-9), [... head query key]; rank and null
+    dimension.
 
-    A position that may not look everywhere (causal masks, windows) is projected within what it may see: no other weights
-    were ever possible. Rank and null dimension are those of all tokens that anyone may see.
-    """
+    A position that may not look everywhere (causal masks, windows) is projected within what it may see: no other
+    weights were ever possible. Rank and null dimension are those of all tokens that anyone may see."""
     vectors, attention, width = transformed(block, bias=bias), block.attention, block.projection.shape[-1]
     seen = block.reach.any(-2)
     basis, rank = column_space(vectors, seen, width)
@@ -136,9 +137,8 @@ def effective_attention(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """A-perp (eq. 9): attention without what the head's output cannot tell; may be negative, rows need not sum to 1.
 
-    T with the value's bias, as in the only public code: only then is the head's true output unchanged. `paper` leaves the
-    bias out, as eq. 2 writes T. One `head`, "all" of them, or the mean over heads.
-    """
+    T with the value's bias, as in the only public code: only then is the head's true output unchanged. `paper` leaves
+    the bias out, as eq. 2 writes T. One `head`, "all" of them, or the mean over heads."""
     projected, told = effective(block, bias=variant == "released")
     return of_head(projected, head), told
 
@@ -157,7 +157,7 @@ def null_attention(
     """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it.
 
     Zero, without rounding errors, in a head whose null space is empty.
-    """
+    """  # noqa: E501
     projected, told = effective(block, bias=variant == "released")
     there = (told["null_dimension"] > 0)[..., None, None]
     return of_head((block.attention - projected) * there, head), told

@@ -44,7 +44,8 @@ def nodes(steps: int, rule: str) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Piece:
-    """The integral over one piece of the line: what it adds to every token, and how far its sum is from the target's change."""
+    """The integral over one piece of the line: what it adds to every token, and how far its sum is from the target's
+    change."""
 
     begin: float
     end: float
@@ -113,10 +114,9 @@ class Line:
     def whole(self, tolerance: float, most: int, first: int = STEPS) -> Tensor:
         """[pos], over the whole line, with as many steps as it takes, the `first` of them on the whole line.
 
-        Where the nodes on the whole line do not suffice, it is halved. Of its pieces the one whose sum is furthest from the
-        target's change on it is halved again, until all pieces together are within `tolerance` of the whole change. A piece
-        whose gap is within the rounding of the target is not halved.
-        """
+        Where the nodes on the whole line do not suffice, it is halved. Of its pieces the one whose sum is furthest from
+        the target's change on it is halved again, until all pieces together are within `tolerance` of the whole change.
+        A piece whose gap is within the rounding of the target is not halved."""
         pieces = [self.piece(0.0, 1.0, min(first, most))]
         change = abs(self.value(1.0) - self.value(0.0))
         steps = max(2, min(PANEL, most))
@@ -166,13 +166,13 @@ def integrated_gradients(
 ) -> tuple[Tensor, dict[str, Any]]:
     """(x_j - b_j) . integral over t of d target / d x_j at b + t (x - b): shares that add up to target(x) - target(b).
 
-    By default 50 Gauss-Legendre nodes, and more where the shares do not add up to within 1 % (`tolerance`) everywhere on the
-    line: pieces of it that do not are halved, up to `most_steps` nodes in all. From a baseline of zeros through an RMS norm,
-    as in Llama, the target changes abruptly near the baseline, and about 200 are needed. `steps=` takes exactly that many on
-    the whole line. `info["steps"]` says how many were taken, `info["completeness"]` how nearly the shares add up. `absolute`
-    gives |share_j|; ALTI's appendix B is absolute=true:steps=100:rule=riemann_right:baseline=mask.
-    `released` (ALTI's code): of the probability, embedded twice (see `grad_l2`), absolute, divided by the sum; 50 steps.
-    """
+    By default 50 Gauss-Legendre nodes, and more where the shares do not add up to within 1 % (`tolerance`) everywhere
+    on the line: pieces of it that do not are halved, up to `most_steps` nodes in all. From a baseline of zeros through
+    an RMS norm, as in Llama, the target changes abruptly near the baseline, and about 200 are needed. `steps=` takes
+    exactly that many on the whole line. `info["steps"]` says how many were taken, `info["completeness"]` how nearly the
+    shares add up. `absolute` gives |share_j|; ALTI's appendix B is
+    absolute=true:steps=100:rule=riemann_right:baseline=mask. `released` (ALTI's code): of the probability, embedded
+    twice (see `grad_l2`), absolute, divided by the sum; 50 steps."""
     released = variant == "released"
     if released:
         question = Question(

@@ -2,7 +2,7 @@
 
 min_w sum_k pi_k (f(S_k) - b - sum_{j in S_k} w_j)^2 + |w|^2,    s_j = w_j
 pi_k = exp(-(100 d_k)^2 / 25^2)^(1/2),  d_k: cosine distance of S_k to the whole text;  S_k keeps a random number of random units
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ def lime(
 ) -> tuple[Tensor, dict[str, Any]]:
     """The weights of a ridge regression (the library lime) that predicts the target from which units are kept, near the text.
 
-    `count` texts keep a random number of units ("token", "word", "sentence"); the others are deleted, or replaced by "pad",
-    "mask", "unk" or a token's id. A text counts by its cosine distance to the whole one, through a kernel of width
-    `kernel_width`. No unit is left out of the regression. Explains the probability by default, as the paper does. Special tokens
-    and the position that predicts have the score 0.
-    """
+    `count` texts keep a random number of units ("token", "word", "sentence"); the others are deleted, or replaced by
+    "pad", "mask", "unk" or a token's id. A text counts by its cosine distance to the whole one, through a kernel of
+    width `kernel_width`. No unit is left out of the regression. Explains the probability by default, as the paper does.
+    Special tokens and the position that predicts have the score 0."""  # noqa: E501
     refuse_count(count=count)
     if count < 2:
         raise InputError(f"count is a number of texts, at least 2, not {count}.")
@@ -54,7 +53,7 @@ def lime(
     explainer = explainers.LimeTextExplainer(bow=False, mask_string=GONE, split_expression=str.split, **options)
     names = [str(number) for number in range(len(game.units))]
 
-    # lime changes texts: it gets one whose words are the numbers of our units, and the model gets the units that are left
+    # lime changes texts: it gets one whose words are the numbers of our units, the model the units that are left
     def values(texts: Sequence[str]) -> NDArray[np.float64]:
         return game.values(np.array([[word != GONE for word in text.split()] for text in texts]))[:, None]
 

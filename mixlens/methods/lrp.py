@@ -1,5 +1,5 @@
-"""Relevance sent back through the stock model: partial LRP (Voita et al. 2019) and Transformer attribution (Chefer et al.
-2021), by the rules that Chefer et al. wrote for BERT, attached from outside to every family.
+"""Relevance sent back through the stock model: partial LRP (Voita et al. 2019) and Transformer attribution (Chefer et
+al. 2021), by the rules that Chefer et al. wrote for BERT, attached from outside to every family.
 
 What arrives at a function is the relevance of its output; what it sends back is the relevance of its operands.
 
@@ -8,9 +8,8 @@ What arrives at a function is the relevance of its output; what it sends back is
     sum         u R / z; of a residual stream and a branch, rescaled so that each gets the share of its absolute sum
     the rest    activations, softmax, norms (their statistics held still), constant factors: handed on as it is
 
-Each rule hands on all relevance that arrives (but for an output without positive contributions), so the relevance of every
-layer's input adds up to the target's: `info["conservation_gap"]` says how nearly.
-"""
+Each rule hands on all relevance that arrives (but for an output without positive contributions), so the relevance of
+every layer's input adds up to the target's: `info["conservation_gap"]` says how nearly."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def in_working_precision(*tensors: Tensor) -> list[Tensor]:
     return [tensor.to(working_dtype(tensor.dtype)) for tensor in tensors]
 
 
-# --- the book: what each function sends back ----------------------------------------------------------------------------
+# --- the book: what each function sends back --------------------------------------------------------------------------
 
 
 def contributions(call: Call, arriving: Relevance, operands: Sequence[Tensor], output: Tensor) -> list[Relevance]:
@@ -88,8 +87,9 @@ def factor(call: Call) -> Any:
 
 
 class Readers:
-    """Which functions read the operands of a call. The released code copies a tensor for its readers, once for those of one
-    kind (queries, keys, values) and once for the kinds (branch, residual); each copy's relevance R becomes x (R / x)."""
+    """Which functions read the operands of a call. The released code copies a tensor for its readers, once for those of
+    one kind (queries, keys, values) and once for the kinds (branch, residual); each copy's relevance R becomes x (R /
+    x)."""
 
     def __init__(self, call: Call, kind: str):
         self.kind = kind
@@ -114,8 +114,8 @@ def normed(call: Call) -> Any:
 
 
 def linear(*, each_sign: bool) -> Handler:
-    """Positive contributions: of positive inputs through positive weights, and of negative through negative. `each_sign`:
-    either kind gets the whole relevance, an error of the released original rules that about doubles it."""
+    """Positive contributions: of positive inputs through positive weights, and of negative through negative.
+    `each_sign`: either kind gets the whole relevance, an error of the released original rules that about doubles it."""
 
     def handler(call: Call) -> Any:
         if len(call.operands) > 1:
@@ -157,7 +157,8 @@ def weight_of(call: Call) -> tuple[Tensor, Callable[..., Tensor]]:
 
 
 def rescale(shares: Sequence[Relevance], total: Tensor) -> list[Relevance]:
-    """Each branch scaled to the share its sum has among the absolute sums, so that a sum near zero multiplies nothing."""
+    """Each branch scaled to the share its sum has among the absolute sums, so that a sum near zero multiplies
+    nothing."""
     sums = [share.sum() for share in shares]
     absolute = torch.stack([part.abs() for part in sums]).sum()
     return [
@@ -221,12 +222,11 @@ RULES = {  # books by their names in `.info`
 
 
 def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tuple[list[Relevance], dict[str, Any]]:
-    """R of every layer's attention, [head query key]; and for `.info`: the sum of relevance of each layer's input and of the
-    last one's output, and how far apart these sums are.
+    """R of every layer's attention, [head query key]; and for `.info`: the sum of relevance of each layer's input and
+    of the last one's output, and how far apart these sums are.
 
-    Relevance starts as 1 at the target's logit, whatever the score. With a foil it is R of the target less R of the foil:
-    started together they would add up to nothing, and a rescaled sum hands on nothing of it.
-    """
+    Relevance starts as 1 at the target's logit, whatever the score. With a foil it is R of the target less R of the
+    foil: started together they would add up to nothing, and a rescaled sum hands on nothing of it."""
     model, target = question.model, question.target
     refuse_packed(
         model.hf_model,
@@ -253,8 +253,8 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
 
 
 def started_at(run: Attached, target: Target, ids: tuple[int, ...]) -> tuple[list[Relevance], list[float]]:
-    """Relevance that starts as 1 at the logits of `ids`: of every layer's attention, [head query key], and the sum over each
-    layer's input and the last one's output."""
+    """Relevance that starts as 1 at the logits of `ids`: of every layer's attention, [head query key], and the sum over
+    each layer's input and the last one's output."""
     with torch.enable_grad():
         logit = replace(target, ids=ids, foil=None, score="logit").of(run.output)[0]
     places = [*run.attention, *run.inputs, run.outputs[-1]]
@@ -263,7 +263,7 @@ def started_at(run: Attached, target: Target, ids: tuple[int, ...]) -> tuple[lis
     return [attention[0] for attention in sent[:depth]], [float(hidden.sum()) for hidden in sent[depth:]]
 
 
-# --- the methods --------------------------------------------------------------------------------------------------------
+# --- the methods ------------------------------------------------------------------------------------------------------
 
 
 @attribution(paper=VOITA, variants=("paper", "released", "released_chefer"), cost="6", signed=False)
@@ -272,11 +272,10 @@ def partial_lrp(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Partial LRP: mean over heads of max(0, R) of the last layer's attention, row of the readout token (a span: mean of two).
 
-    `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, special tokens hidden from
-    attention (`mask_special=False`: not hidden), entry 0 set to 0.
-    `released_chefer`: as Chefer's pipeline ran it, the original rules with a linear rule that loses count, entry 0 set to 0.
-    LRP depends on how a function is written: a LoRA model and the same model with its adapter merged get other scores.
-    """
+    `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, special tokens hidden
+    from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_chefer`: as Chefer's pipeline ran it,
+    the original rules with a linear rule that loses count, entry 0 set to 0. LRP depends on how a function is written:
+    a LoRA model and the same model with its adapter merged get other scores."""  # noqa: E501
     book_name = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
     attention, info = relevance(question, book_name, inputs_of(question, variant, mask_special=mask_special))
     scores = question.row(attention[-1].clamp(min=0).mean(0))
@@ -291,11 +290,10 @@ def transatt(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Transformer attribution: M = mean over heads of max(0, dA * R); the product of (M + I) / row sum, row of the readout.
 
-    Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as AttCAT
-    ran it, special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_chefer`: as
-    Chefer's code, entry 0 set to the row's minimum. The scores depend on how a function is written: a LoRA model before and
-    after its adapter is merged gets other scores.
-    """
+    Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
+    AttCAT ran it, special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0.
+    `released_chefer`: as Chefer's code, entry 0 set to the row's minimum. The scores depend on how a function is
+    written: a LoRA model before and after its adapter is merged gets other scores."""  # noqa: E501
     inputs = inputs_of(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
     run = question.model.run_attached(inputs)

@@ -1,9 +1,9 @@
 """The norm-based family: how long each source's vector is, at each stage of the layer.
 
 Kobayashi et al. 2020 (N), 2021 (N_RES, N_RESLN), Modarressi et al. 2022 (N_ENC, W_RES). Lengths come from one small
-Gram matrix per source: |P z_ij|^2 = a_ij^T G_j a_ij with G_j = <P f^h_j, P f^h'_j>, exactly, without the vectors.
-By head: |P a^h_ij f^h_j| = a^h_ij |P f^h_j|. The value's bias is in f^h_j; b_O, the norms' biases and the residual are no head's.
-"""
+Gram matrix per source: |P z_ij|^2 = a_ij^T G_j a_ij with G_j = <P f^h_j, P f^h'_j>, exactly, without the vectors. By
+head: |P a^h_ij f^h_j| = a^h_ij |P f^h_j|. The value's bias is in f^h_j; b_O, the norms' biases and the residual are no
+head's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def part_norms(block: Block, stage: str, head: int | str | None = None) -> tuple
 
 @mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def norm(block: Block, *, head: int | str | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-    """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j; of one `head` |a^h_ij f^h_j| (or of "all")."""
+    """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j; of one `head` |a^h_ij f^h_j| (or of "all")."""  # noqa: E501
     return part_norms(block, "attention", head)
 
 

@@ -2,7 +2,7 @@
 
 s_j = (x_j - b_j) . integral_0^1 d target / d x_j (x with b_j + t (x_j - b_j) at j) dt
     = target(x) - target(x with b_j at j)                            by the fundamental theorem of calculus, for every token
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ PAPER = "Enguehard 2023, Sequential Integrated Gradients"
 
 
 def lines_of(question: Question, ends: Ends, rule: str, chunk: int) -> dict[int, Line]:
-    """The line of each token that is not special, by its position: from the text with the token's baseline to the text."""
+    """The line of each token that is not special, by its position: from the text with the token's baseline to the
+    text."""
     lines: dict[int, Line] = {}
     for j in (j for j, special in enumerate(question.trace.special) if not special):
         without = ends.x.clone()
@@ -45,10 +46,10 @@ def sequential_integrated_gradients(
 ) -> tuple[Tensor, dict[str, Any]]:
     """(x_j - b_j) . integral of d target / d x_j while token j alone goes from its baseline to its embedding.
 
-    The baseline and the steps are as for integrated_gradients, for each token; `tolerance` is a share of the largest score. A
-    score is target(x) - target(x with b_j), so with enough steps the scores are those of blank_out with the same replacement, at
-    many times its cost; the paper then divides them by their length. Special tokens stay as they are: their score is 0.
-    """
+    The baseline and the steps are as for integrated_gradients, for each token; `tolerance` is a share of the largest
+    score. A score is target(x) - target(x with b_j), so with enough steps the scores are those of blank_out with the
+    same replacement, at many times its cost; the paper then divides them by their length. Special tokens stay as they
+    are: their score is 0."""
     refuse_options(rule, steps, chunk, tolerance, most_steps)
     ends = ends_of(question, embedding, baseline)
     lines = lines_of(question, ends, rule, chunk)

@@ -42,11 +42,11 @@ def shap(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Shapley values of the units (the library shap): what each adds to the target, averaged over what else is kept.
 
-    "partition" (shap.PartitionExplainer): over shap's tree of the text, with about `evaluations` texts at most; where they are
-    used up, the units of a group share its value. "exact" (shap.ExactExplainer): all subsets of up to 16 units. A unit is a
-    "token", a "word" or a "sentence"; one that is left out is replaced by the mask token, where the model has one, else deleted
-    (`replacement`: "mask", "pad", "unk", "delete" or a token's id). The scores add up to target(text) - target(nothing kept).
-    """
+    "partition" (shap.PartitionExplainer): over shap's tree of the text, with about `evaluations` texts at most; where
+    they are used up, the units of a group share its value. "exact" (shap.ExactExplainer): all subsets of up to 16
+    units. A unit is a "token", a "word" or a "sentence"; one that is left out is replaced by the mask token, where the
+    model has one, else deleted (`replacement`: "mask", "pad", "unk", "delete" or a token's id). The scores add up to
+    target(text) - target(nothing kept)."""
     refuse_count(evaluations=evaluations)
     if algorithm not in ALGORITHMS:
         raise InputError(f"unknown algorithm {algorithm!r}. {nearest(algorithm, ALGORITHMS)}")

@@ -1,7 +1,7 @@
 """SmoothGrad: the gradient, averaged over inputs with noise.
 
 g_j = 1/m sum_k d target / d x_j (x + e_k),  e_k ~ N(0, sigma^2),  sigma = noise (max x - min x);     s_j = |g_j|_2 or g_j . x_j
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -50,9 +50,8 @@ def smooth_grad(
 ) -> Tensor:
     """|mean over `count` noisy inputs of d target / d x_j|_2; with `times_input` that mean times x_j, which has a sign.
 
-    The noise is normal; its standard deviation is `noise` times the largest less the smallest number of the embeddings. With
-    noise=0 these are grad_l2 and grad_x_input.
-    """
+    The noise is normal; its standard deviation is `noise` times the largest less the smallest number of the embeddings.
+    With noise=0 these are grad_l2 and grad_x_input."""
     refuse_draws(noise, seed, count=count, chunk=chunk)
     refuse_last_layer(question, "smoothed gradients")
     x = question.place(question.run, embedding).detach()

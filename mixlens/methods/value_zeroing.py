@@ -52,10 +52,11 @@ DISTANCES = {"cosine": cosine, "euclidean": euclidean, "spearman": spearman}
 
 
 def standardizer(still: Tensor, real: Tensor) -> View:
-    """Each feature of [... tile pos d] in standard deviations from its mean over the sentence; a constant one is only centred.
+    """Each feature of [... tile pos d] in standard deviations from its mean over the sentence; a constant one is only
+    centred.
 
-    Mean and deviation are those of the representations left alone, [... pos d], over the tokens that count (`real` [... pos]).
-    """
+    Mean and deviation are those of the representations left alone, [... pos d], over the tokens that count (`real` [...
+    pos])."""
     share = (real.to(still.dtype) / real.sum(-1, keepdim=True))[..., None]
     mean = (share * still).sum(-2, keepdim=True)
     spread = (share * (still - mean).pow(2)).sum(-2, keepdim=True).sqrt()
@@ -73,9 +74,8 @@ class Still:
     def error(self, distances: Tensor, distance: str) -> Tensor:
         """What rounding may do to distances [... query key].
 
-        A euclidean distance moves by as much as its vectors do. The others are half the square of a length l; if its vectors
-        move by e, and e^2 / 2 is the noise, then the distance moves by l e + e^2 / 2.
-        """
+        A euclidean distance moves by as much as its vectors do. The others are half the square of a length l; if its
+        vectors move by e, and e^2 / 2 is the noise, then the distance moves by l e + e^2 / 2."""
         noise = self.noise[..., None]
         return noise.expand_as(distances) if distance == "euclidean" else 2 * (distances * noise).sqrt() + noise
 
@@ -106,7 +106,8 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
 
 
 def rounding_of_attention(block: Block) -> Tensor:
-    """What rounding of the logits does to attention weights, relative to each, [... query]: eps times a bound of the logits."""
+    """What rounding of the logits does to attention weights, relative to each, [... query]: eps times a bound of the
+    logits."""
     layer = block.layer
     if layer.query is None or layer.key is None or block.x.shape[-2] != layer.query.shape[-2]:
         return torch.zeros_like(block.x[..., 0])
@@ -122,9 +123,9 @@ def compare_largest(
 ) -> None:
     """Takes one source away from every target by running the model's own modules, and compares with the distances.
 
-    `distances` is [... query key]. It is the source that moves the target most. The quick forms put the feed-forward together
-    from kept products; this shows that they give what the modules give now. Differences that rounding explains do not count.
-    """
+    `distances` is [... query key]. It is the source that moves the target most. The quick forms put the feed-forward
+    together from kept products; this shows that they give what the modules give now. Differences that rounding explains
+    do not count."""
     source = distances.argmax(-1)  # [... query]
     weights = block.attention.take_along_dim(source[..., None, :, None], -1)[..., 0].transpose(
         -1, -2
@@ -154,11 +155,10 @@ def value_zeroing(
     The value's bias goes too, i = j is included, the residual stays. Zeroing value j changes what attention wrote at i
     by exactly -z_ij, so only what comes after attention is run again. `distance`: "cosine", "euclidean" or "spearman";
     `standardize`: of representations whose features are in standard deviations over the sentence, so that a few large
-    ones do not decide. `query`: this position's row alone, n times as quick; the other rows are left at zero. `released`:
-    1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the authors' later toolkit does.
-    `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding in computing these scores does to the
-    row; what half precision did to the model's own activations is not in it.
-    """
+    ones do not decide. `query`: this position's row alone, n times as quick; the other rows are left at zero.
+    `released`: 1 - cos, which float32 cannot hold; for causal layers rounded to five decimals, as the authors' later
+    toolkit does. `.info["rounding_error"]`: an estimate, for each layer and query, of what rounding in computing these
+    scores does to the row; what half precision did to the model's own activations is not in it."""
     if distance not in DISTANCES:
         raise InputError(f"value_zeroing has no distance {distance!r}. {nearest(str(distance), DISTANCES)}")
     if variant == "released" and (distance != "cosine" or standardize):

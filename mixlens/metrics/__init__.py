@@ -1,4 +1,5 @@
-"""Judging: functions over values that return numbers, one file per theme. `known()` lists them, `summary` averages them.
+"""Judging: functions over values that return numbers, one file per theme. `known()` lists them, `summary` averages
+them.
 
 A metric is a plain function of one example (or of a whole set, where its paper defines it so). What is averaged over
 examples always comes with an interval: see `intervals`.

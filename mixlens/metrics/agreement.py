@@ -1,4 +1,5 @@
-"""Agreement of attributions: with a reference, between classes, between models, between maps; ranks of single tokens."""
+"""Agreement of attributions: with a reference, between classes, between models, between maps; ranks of single
+tokens."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def linear(a: Array, b: Array) -> Array:
 
 
 def _unit(side: Array) -> Array:
-    """Centred, of length 1. Its largest entry is brought near 1 before each step: means and squares of tiny or huge scores leave
-    the number type. The first scale is a power of two, so that it rounds nothing."""
+    """Centred, of length 1. Its largest entry is brought near 1 before each step: means and squares of tiny or huge
+    scores leave the number type. The first scale is a power of two, so that it rounds nothing."""
     largest = np.linalg.norm(side, ord=np.inf, axis=-1, keepdims=True)
     side = np.ldexp(side, -np.frexp(largest)[1])
     centred = side - side.mean(-1, keepdims=True)
@@ -91,11 +92,10 @@ def correlation(name: str) -> Callable[..., float]:
 def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str = "paper") -> float:
     """Kendall's tau between a class and the other classes, mean over those: a confident method tells them apart (eq. 15).
 
-    `paper`: of the token indices in order of decreasing score, as eq. 15 defines it (ties are left to numpy's sort). The indices
-    are names, so that their tau is near 0 for any two different orders. `scores`: of the scores themselves, -1 to 1; 1 for a
-    method that does not know of classes. `released`: as `paper`, with the first of the other classes alone, as the notebook of
-    MNLI has it. See `class_attributions`.
-    """
+    `paper`: of the token indices in order of decreasing score, as eq. 15 defines it (ties are left to numpy's sort).
+    The indices are names, so that their tau is near 0 for any two different orders. `scores`: of the scores themselves,
+    -1 to 1; 1 for a method that does not know of classes. `released`: as `paper`, with the first of the other classes
+    alone, as the notebook of MNLI has it. See `class_attributions`."""  # noqa: E501
     if not len(others):
         raise InputError(
             "kendall_confidence compares a class with others, and none were given. The model needs two classes."
@@ -136,8 +136,8 @@ def layer_agreement(
 def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array:
     """[layer query]: every row of a map against the same row of another, such as HTA's.
 
-    The rows of causal models end at their own token: what no one may look at is no agreement. NaN where a row is constant.
-    """
+    The rows of causal models end at their own token: what no one may look at is no agreement. NaN where a row is
+    constant."""
     a, b, seen = _alike(scores, reference)
     measure = correlation(how)
     return np.array([[measure(x[i, row], y[i, row]) for i, row in enumerate(seen)] for x, y in zip(a, b, strict=True)])
@@ -147,9 +147,8 @@ def row_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array
 def map_agreement(scores: Map, reference: Map, *, how: str = "pearson") -> Array:
     """[layer]: all entries of a layer's map against those of another map, such as HTA's, as one list of numbers.
 
-    Unlike `row_agreement` it sees how large one row is beside the others. In causal models the entries that no token may
-    look at are left out. NaN where a map is constant.
-    """
+    Unlike `row_agreement` it sees how large one row is beside the others. In causal models the entries that no token
+    may look at are left out. NaN where a map is constant."""
     a, b, seen = _alike(scores, reference)
     measure = correlation(how)
     return np.array([measure(x[seen], y[seen]) for x, y in zip(a, b, strict=True)])
@@ -227,8 +226,8 @@ def special_token_ranks(
 ) -> dict[str, float]:
     """Normalised relevance rank (0 for the least relevant token, 1 for the most) of each special token and punctuation mark.
 
-    A token that occurs more than once has the mean of its ranks. `released`: its first place alone; see `normalized_ranks`.
-    """
+    A token that occurs more than once has the mean of its ranks. `released`: its first place alone; see
+    `normalized_ranks`."""  # noqa: E501
     special = scores.special or (False,) * len(scores.tokens)
     ranks_of: dict[str, list[float]] = {}
     for token, is_special, rank in zip(scores.tokens, special, normalized_ranks(scores, variant=variant), strict=True):

@@ -1,4 +1,5 @@
-"""Cue alignment (Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 5): do scores find the cues?"""
+"""Cue alignment (Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 5): do scores find the
+cues?"""
 
 from __future__ import annotations
 
@@ -50,10 +51,9 @@ def cue_average_precision(scores: Scores, cues: Any, *, signs: str = "absolute")
 def probes_needed(scores: Scores, cues: Any, *, until: str = "first", signs: str = "absolute") -> float:
     """How many tokens that are no cue one must look at, the highest score first, until the "first" cue, or "all", are found.
 
-    0 is best. Tied tokens come in any order: the expected number. Of g tied tokens, c of them cues, g - c are no cue, and
-    (g - c) / (c + 1) of these come before the first cue, c times as many before the last. NaN where there is no cue or all
-    scores are 0.
-    """
+    0 is best. Tied tokens come in any order: the expected number. Of g tied tokens, c of them cues, g - c are no cue,
+    and (g - c) / (c + 1) of these come before the first cue, c times as many before the last. NaN where there is no cue
+    or all scores are 0."""  # noqa: E501
     one_of("until", until, ("first", "all"))
     values = shares(scores, signs=signs)
     marked = marks(cues, len(values), "cues")
@@ -76,7 +76,8 @@ def layer_alignment(
 
 
 def first_pieces(trace: Trace, cues: Any) -> Marks:
-    """[pos]: of every word with a cue, the first token alone, as in Value Zeroing's script; ours counts all of its tokens."""
+    """[pos]: of every word with a cue, the first token alone, as in Value Zeroing's script; ours counts all of its
+    tokens."""
     if trace.words is None:
         raise InputError("the words are not known: the input was ids, or the tokenizer gives no character offsets.")
     marked = marks(cues, len(trace), "cues")

@@ -52,7 +52,8 @@ def pair(scores: Scores, reference: Scores) -> tuple[Array, Array]:
     if isinstance(scores, Attribution) and isinstance(reference, Attribution) and scores.tokens != reference.tokens:
         i = next(i for i, (s, r) in enumerate(zip(scores.tokens, reference.tokens, strict=True)) if s != r)
         raise InputError(
-            f"scores and reference are of different tokens: {scores.tokens[i]!r} and {reference.tokens[i]!r} at position {i}."
+            f"scores and reference are of different tokens: {scores.tokens[i]!r} and {reference.tokens[i]!r} at "
+            f"position {i}."
         )
     return a, b
 
@@ -81,7 +82,8 @@ def marks_at(positions: Sequence[int], n: int) -> Marks:
 
 
 def tags_at(places: Mapping[str, Sequence[int]], n: int) -> tuple[str | None, ...]:
-    """[pos]: each token's tag from the positions of every tag; None where there is none, the first where there are two."""
+    """[pos]: each token's tag from the positions of every tag; None where there is none, the first where there are
+    two."""
     tags: list[str | None] = [None] * n
     for tag, positions in places.items():
         for i in np.flatnonzero(marks_at(positions, n)):

@@ -22,13 +22,14 @@ Grouping = str | Callable[[str], str | None]
 def mean(
     results: Iterable[Attribution], *, by: Grouping = "token", confidence: float = 0.95, seed: int = 0
 ) -> Attribution:
-    """The mean of attributions, with `.info["low"]` and `["high"]`, the ends of an interval for each score, and `["n"]`.
+    """The mean of attributions, with `.info["low"]` and `["high"]`, the ends of an interval for each score, and
+    `["n"]`.
 
-    `by`: "token": all are of the same tokens (several methods, seeds or models on one text). "word": of any texts; the scores of
-    a word, in lower case, are added up in its text, and averaged over the texts that have it. A function of a word gives the name
-    of a group instead, or None to leave the word out. Special tokens are left out by word and by group. Intervals are studentised
-    bootstrap intervals over results, and NaN where there is one. Scores of different texts may have different sizes: normalize
-    first, `mixlens.mean([a.normalize("share") for a in results], by="word")`.
+    `by`: "token": all are of the same tokens (several methods, seeds or models on one text). "word": of any texts; the
+    scores of a word, in lower case, are added up in its text, and averaged over the texts that have it. A function of a
+    word gives the name of a group instead, or None to leave the word out. Special tokens are left out by word and by
+    group. Intervals are studentised bootstrap intervals over results, and NaN where there is one. Scores of different
+    texts may have different sizes: normalize first, `mixlens.mean([a.normalize("share") for a in results], by="word")`.
     """
     checked_seed(seed)
     several = list(results) if isinstance(results, Iterable) else [results]

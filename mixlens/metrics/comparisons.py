@@ -1,9 +1,9 @@
 """Paired comparisons of several methods on the same examples: intervals that hold for all pairs at once.
 
-The statistic of a pair is t = mean(d) / (sd(d) / sqrt(n)) of its differences d [example]. The examples are resampled; each
-resample gives the largest |t* - centred| over all pairs (max-t; Westfall and Young 1993, Romano and Wolf 2005). Its quantile is
-the half-width of every interval in standard errors, so that all intervals together hold with the stated confidence.
-"""
+The statistic of a pair is t = mean(d) / (sd(d) / sqrt(n)) of its differences d [example]. The examples are resampled;
+each resample gives the largest |t* - centred| over all pairs (max-t; Westfall and Young 1993, Romano and Wolf 2005).
+Its quantile is the half-width of every interval in standard errors, so that all intervals together hold with the stated
+confidence."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ def simultaneous(
 ) -> dict[tuple[Any, Any], Difference]:
     """The difference a - b of each pair, with intervals that hold for all pairs at once.
 
-    `values` are those of each method on the same examples, in the same order. Examples without a value (NaN) for one of the
-    methods that are compared are left out for all of them.
-    """
+    `values` are those of each method on the same examples, in the same order. Examples without a value (NaN) for one of
+    the methods that are compared are left out for all of them."""
     if not pairs:
         return {}
     defined = complete({name: values[name] for pair in pairs for name in pair})
@@ -71,8 +70,8 @@ def simultaneous(
             pair: Difference(mean, math.nan, math.nan, n, math.nan, None)
             for pair, mean in zip(pairs, means, strict=True)
         }
-    # A pair that differs on one example alone has no spread in a third of the resamples. Its t is infinite there, and would
-    # leave no pair told apart. Of few examples half must differ.
+    # A pair that differs on one example alone has no spread in a third of the resamples. Its t is infinite there, and
+    # would leave no pair told apart. Of few examples half must differ.
     apart = (rows != np.median(rows, axis=1, keepdims=True)).sum(1) >= min(VARIED, (n + 1) // 2)
     largest = _largest(rows[apart], resamples, seed)
     reach = float(np.quantile(largest, confidence, method="higher"))  # infinite where a few examples leave it open
@@ -101,7 +100,8 @@ def _largest(rows: Array, resamples: int, seed: int) -> Array:
 
 
 def _t_of(resampled: Array) -> Array:
-    """[pair resample] from [pair resample example]: |mean| in standard errors; 0 where nothing varies and the mean is 0."""
+    """[pair resample] from [pair resample example]: |mean| in standard errors; 0 where nothing varies and the mean is
+    0."""
     means, errors = np.abs(resampled.mean(-1)), standard_errors(resampled)
     scale = np.abs(resampled).max(initial=0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -117,7 +117,8 @@ def needed(differences: Numbers, *, confidence: float = 0.95, power: float = 0.8
 
 
 def _size(differences: Numbers, reach: float, power: float = 0.8) -> int | None:
-    """How many examples tell the mean from 0 by an interval of `reach` standard errors to each side; None where it has no end."""
+    """How many examples tell the mean from 0 by an interval of `reach` standard errors to each side; None where it has
+    no end."""
     array = np.asarray(differences, dtype=np.float64)
     if len(array) < 2 or math.isclose(float(array.mean()), 0.0, abs_tol=1e-12) or math.isinf(reach):
         return None

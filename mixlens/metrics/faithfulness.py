@@ -37,7 +37,8 @@ MOHEBBI = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 @dataclass(frozen=True)
 class Degradation:
-    """What became of a target's probability: `left[i]` after `removed[i]` tokens were taken away, and the metric itself."""
+    """What became of a target's probability: `left[i]` after `removed[i]` tokens were taken away, and the metric
+    itself."""
 
     value: float  # the mean of `points`; NaN where the metric leaves the example out
     whole: float  # the probability for the text as it is
@@ -72,9 +73,8 @@ def aopc(
 ) -> Degradation:
     """AOPC (AttCAT, eq. 13): p(x) - p(x without its top k % tokens), mean over k = 0, 10, ..., 100, of the predicted label.
 
-    k % of the tokens that may go, rounded; tied tokens go in their order in the text. `released`: nine steps, k % of all
-    tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens.
-    """
+    k % of the tokens that may go, rounded; tied tokens go in their order in the text. `released`: nine steps, k % of
+    all tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens."""  # noqa: E501
     question = {"target": target, "foil": foil, "label": label, "ranking": ranking, "unit": unit}
     logs, counts = _attcat(trace, scores, variant, percents, replacement, question)
     drops = _drops(logs)
@@ -97,9 +97,8 @@ def lodds(
 ) -> Degradation:
     """LOdds (AttCAT, eq. 14): log p(x with its top k % tokens made padding) - log p(x), mean over k = 0, 10, ..., 100.
 
-    As `aopc` otherwise. `released`: nine steps, k % of all tokens with the special ones, the gold `label`, no value under
-    10 tokens.
-    """
+    As `aopc` otherwise. `released`: nine steps, k % of all tokens with the special ones, the gold `label`, no value
+    under 10 tokens."""
     question = {"target": target, "foil": foil, "label": label, "ranking": ranking, "unit": unit}
     logs, counts = _attcat(trace, scores, variant, percents, replacement, question)
     return _degradation(logs, counts, logs[1:] - logs[0])
@@ -122,7 +121,7 @@ def comprehensiveness(
     """Comprehensiveness (ERASER, section 4.2): p(x) - p(x without its top k % tokens), mean over k = 0, 1, 5, 10, 20, 50.
 
     Rounded up to whole tokens. `released` leaves k = 0 out of the mean.
-    """
+    """  # noqa: E501
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     return _eraser(course, percents, replacement, variant, keep=False)
 
@@ -167,12 +166,11 @@ def blank_out_faithfulness(
 ) -> float:
     """Rank correlation of the scores with what blanking each token does to the target's probability (method `blank_out`).
 
-    Value Zeroing replaces by "unk" and keeps the sign; ALTI by "mask", `absolute`. "delete", "zero" or an id work too. `how` is
-    the correlation; `ranking="magnitude"` compares absolute values on both sides. With `unit` all tokens of a word or of a
-    sentence are blanked at once, and compared with the sum of their scores. Without special tokens (`keep_special=False`) the
-    units that can be taken away are compared, without the position that predicts. `blanked`: those of `blanked_units`, where
-    they are at hand.
-    """
+    Value Zeroing replaces by "unk" and keeps the sign; ALTI by "mask", `absolute`. "delete", "zero" or an id work too.
+    `how` is the correlation; `ranking="magnitude"` compares absolute values on both sides. With `unit` all tokens of a
+    word or of a sentence are blanked at once, and compared with the sum of their scores. Without special tokens
+    (`keep_special=False`) the units that can be taken away are compared, without the position that predicts. `blanked`:
+    those of `blanked_units`, where they are at hand."""  # noqa: E501
     values = scores_of(trace, scores)
     if blanked is None:
         question: dict[str, Any] = {"target": target, "foil": foil, "query": query}
@@ -268,9 +266,8 @@ def _attcat(
 ) -> tuple[Array, Sequence[int]]:
     """log p of the text as it is, then without more and more of its top units [1 + step]; how many, [step].
 
-    `released` is as the notebooks of single texts have it: nine steps of all n tokens, none for a text under ten; those of pairs
-    remove [CLS] and [SEP] too, and that of QQP ranks by magnitude.
-    """
+    `released` is as the notebooks of single texts have it: nine steps of all n tokens, none for a text under ten; those
+    of pairs remove [CLS] and [SEP] too, and that of QQP ranks by magnitude."""
     if one_of("variant", variant, VARIANTS) == "paper":
         course = course_of(trace, scores, **question)
         counts = rounded(percents, len(course.order))

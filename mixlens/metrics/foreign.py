@@ -1,4 +1,5 @@
-"""Scores of other tools as Attributions, and functions that score a trace as methods: shown, saved and judged like ours."""
+"""Scores of other tools as Attributions, and functions that score a trace as methods: shown, saved and judged like
+ours."""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ def attribution_from(
 ) -> Attribution:
     """An Attribution with scores of another tool, for a trace (or a list of tokens).
 
-    `scores`: numbers, one for each token (a list, numpy, torch); captum's [1, n, d] or [n, d], which are summed over d; a shap
-    Explanation, of several outputs the one that `output` numbers; an inseq result, of which `output` is the number of the written
-    token; a ferret Explanation; an Attribution of the same tokens; or (word, score) pairs, all words in their order, of which the
-    tokens of a word share its score. Scores that do not fit the tokens are refused. `target` names what they explain.
-    """
+    `scores`: numbers, one for each token (a list, numpy, torch); captum's [1, n, d] or [n, d], which are summed over d;
+    a shap Explanation, of several outputs the one that `output` numbers; an inseq result, of which `output` is the
+    number of the written token; a ferret Explanation; an Attribution of the same tokens; or (word, score) pairs, all
+    words in their order, of which the tokens of a word share its score. Scores that do not fit the tokens are refused.
+    `target` names what they explain."""
     tokens = trace.tokens if isinstance(trace, Trace) else tuple(map(str, trace))
     values, origin = aligned(trace, scores, output)
     _refuse_values(values, len(tokens), signed)
@@ -154,9 +155,8 @@ def _chosen(output: int | None, count: int, what: str) -> int:
 def _of_pairs(trace: Any, tokens: list[str], pairs: Sequence[Any]) -> tuple[Tensor, dict[str, Any]]:
     """Words in their order, each with a score that its tokens share. Special tokens may be left out: their score is 0.
 
-    They name the words without special tokens, all words, the tokens without special ones, or all tokens: the first of these
-    lists that has their names. Capitals do not count.
-    """
+    They name the words without special tokens, all words, the tokens without special ones, or all tokens: the first of
+    these lists that has their names. Capitals do not count."""
     special = trace.special if isinstance(trace, Trace) and trace.special else (False,) * len(tokens)
     words: list[Unit] = list(trace.words or ()) if isinstance(trace, Trace) else []
     single: list[Unit] = [(token, (i,)) for i, token in enumerate(tokens)]
@@ -174,13 +174,13 @@ def _of_pairs(trace: Any, tokens: list[str], pairs: Sequence[Any]) -> tuple[Tens
     return values, {"from": "pairs of words and scores", "words": len(pairs)}
 
 
-# --- functions as methods -------------------------------------------------------------------------------------------------
+# --- functions as methods ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def as_methods(functions: Mapping[str, Scorer]) -> Iterator[None]:
-    """While the block runs, each function `trace -> scores` is a method of this name. One that has a parameter `target` gets what
-    is explained (a `Target`) and counts as a method that explains a class or a word."""
+    """While the block runs, each function `trace -> scores` is a method of this name. One that has a parameter `target`
+    gets what is explained (a `Target`) and counts as a method that explains a class or a word."""
     for name, function in functions.items():
         if not callable(function):
             raise InputError(f"a method from outside is a function of a trace, not {function!r:.60}.")

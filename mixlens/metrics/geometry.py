@@ -1,4 +1,5 @@
-"""Shapes of representations and weights: anisotropy (ALTI, section 3), outlier weights of norms (GlobEnc, section 4.5.3)."""
+"""Shapes of representations and weights: anisotropy (ALTI, section 3), outlier weights of norms (GlobEnc, section
+4.5.3)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def block_anisotropy(trace: Trace) -> Array:
     """[layer]: mean cosine similarity of the attention block's outputs y_i of two tokens of a text (ALTI, eq. 1, Figure 3).
 
     y_i is what the norm behind attention puts out; where a layer has no norm there, what the residual stream holds.
-    """
+    """  # noqa: E501
     with torch.no_grad():
         outputs = [proven_block(layer, index).middle for index, layer in enumerate(trace.layers)]
         return np.array([float(mean_cosine(output)) for output in outputs])
@@ -128,7 +129,8 @@ def norm_weights(model: Model) -> dict[int, tuple[Array, Array]]:
 
 
 def outliers(weights: Array, *, sigma: float = 3.0) -> tuple[int, ...]:
-    """The features whose weight lies at least `sigma` standard deviations from the mean of all; none where all are equal."""
+    """The features whose weight lies at least `sigma` standard deviations from the mean of all; none where all are
+    equal."""
     values = array(weights, "weights", 1)
     distance = np.abs(values - values.mean())
     return tuple(int(i) for i in np.flatnonzero((distance >= sigma * values.std()) & (distance > 0)))

@@ -56,8 +56,8 @@ def mean_with_interval(
     """The mean and its interval at a confidence. `how`:
 
     - "bootstrap": percentiles of resampled means, from a seed. Too narrow under about 50 examples.
-    - "studentised": resampled means in their own standard errors (bootstrap-t). Covers as stated from about 10 examples on, also
-      where values are skewed; "bca" where resamples are constant, as they are with values that are mostly 0.
+    - "studentised": resampled means in their own standard errors (bootstrap-t). Covers as stated from about 10 examples
+      on, also where values are skewed; "bca" where resamples are constant, as they are with values that are mostly 0.
     - "bca": percentiles corrected for bias and skewness (Efron 1987).
     - "t": Student's t with the sample's standard deviation.
     - "normal": z sd / sqrt(n) with the population's standard deviation, as ALTI's tables have it.
@@ -86,7 +86,8 @@ def mean_with_interval(
 def _ends(
     sums: Array, counts: Array, how: str, tails: tuple[float, float], seed: int, resamples: int
 ) -> tuple[float, float]:
-    """The ends of the interval of a mean, from the sums and counts of n groups (each value its own, where none are given)."""
+    """The ends of the interval of a mean, from the sums and counts of n groups (each value its own, where none are
+    given)."""
     n, mean, normal = len(sums), sums.sum() / counts.sum(), NormalDist()
     residuals = (sums - mean * counts) / (counts.sum() / n)  # what each group adds to the error of the mean, times n
     error = standard_errors(residuals)
@@ -118,8 +119,8 @@ def _ends(
 
 
 def _t_of(resampled: Array) -> Array:
-    """[resample]: the mean in standard errors, from residuals [resample group]; NaN where a resample is constant but for
-    rounding."""
+    """[resample]: the mean in standard errors, from residuals [resample group]; NaN where a resample is constant but
+    for rounding."""
     constant = np.ptp(resampled, axis=-1) <= ROUNDING * np.abs(resampled).max(initial=0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(constant, np.nan, resampled.mean(-1) / standard_errors(resampled))
@@ -134,8 +135,8 @@ def standard_errors(rows: Array) -> Array:
 def difference_with_interval(
     first: Numbers, second: Numbers, *, confidence: float = 0.95, seed: int = 0, resamples: int = 2000
 ) -> Interval:
-    """The mean of the first values less that of the second, of different examples: each side is resampled apart, and the
-    difference is counted in its own standard errors. Percentiles where resamples of both sides are constant."""
+    """The mean of the first values less that of the second, of different examples: each side is resampled apart, and
+    the difference is counted in its own standard errors. Percentiles where resamples of both sides are constant."""
     tails = _tails(confidence, "studentised", resamples)
     sides = [_finite(first), _finite(second)]
     n, mean = sum(map(len, sides)), float(sides[0].mean() - sides[1].mean())

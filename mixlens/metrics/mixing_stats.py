@@ -25,7 +25,7 @@ def mixing_ratio(scores: Map) -> Array:
     """[layer query]: r_i = |sum_{j != i} w_ij| / (that + |w_ii|), vectors summed first: how much came from other tokens.
 
     Norm-based methods hand it out with their map.
-    """
+    """  # noqa: E501
     if "mixing_ratio" not in scores.info:
         raise InputError(
             f"a map of {scores.method!r} has no mixing ratio: it needs vectors. Use one of norm, norm_residual, "
@@ -44,7 +44,7 @@ def own_share(scores: Map) -> Array:
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def not_own_top(scores: Map) -> Array:
     """[layer query]: 1 where some other token contributes more than the position's own, else 0. Its mean over positions is
-    the share of tokens that are not their own main contributor. A tie with the own token counts for it."""
+    the share of tokens that are not their own main contributor. A tie with the own token counts for it."""  # noqa: E501
     values = array(scores, "scores", 3)
     return (values.max(-1) > np.diagonal(values, axis1=-2, axis2=-1)).astype(np.float64)
 
@@ -54,7 +54,8 @@ def share_by_distance(
     scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES, per_token: bool = False
 ) -> Array:
     """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
-    as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are none."""
+    as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are
+    none."""  # noqa: E501
     values = array(scores, "scores", 3)
     shares = _ratio(values, np.where(np.eye(values.shape[-1], dtype=bool), 0, values).sum(-1, keepdims=True))
     return _by_distance(scores, shares, groups, mean=per_token)
@@ -63,13 +64,14 @@ def share_by_distance(
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def mean_by_distance(scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES) -> Array:
     """[layer query group]: the mean share in a position's row of the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and
-    more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""
+    more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""  # noqa: E501
     values = array(scores, "scores", 3)
     return _by_distance(scores, _ratio(values, values.sum(-1, keepdims=True)), groups, mean=True)
 
 
 def _by_distance(scores: Map, shares: Array, groups: Sequence[tuple[int, int | None]], *, mean: bool) -> Array:
-    """[layer query group]: the sum or mean of [layer query key] over the keys that far from the query which it may see."""
+    """[layer query group]: the sum or mean of [layer query key] over the keys that far from the query which it may
+    see."""
     n = len(scores.tokens)
     distance = np.abs(np.arange(n)[:, None] - np.arange(n))
     allowed = np.tri(n, dtype=bool) if scores.info.get("causal") else np.ones((n, n), dtype=bool)
@@ -89,7 +91,7 @@ def _by_distance(scores: Map, shares: Array, groups: Sequence[tuple[int, int | N
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None = None, reach: int = 5) -> Array:
     """[layer 2 reach + 1]: what `query` ([CLS]) takes from the tokens around `centre` (None: the first [SEP]), from `reach`
-    before to `reach` behind, as shares of its row. NaN where the text has ended."""
+    before to `reach` behind, as shares of its row. NaN where the text has ended."""  # noqa: E501
     values = array(scores, "scores", 3)
     row = values[:, find(scores.tokens, query)]
     if centre is None:
@@ -108,7 +110,8 @@ def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None 
 def by_tag(
     values: Sequence[Array], tags: Sequence[Sequence[Hashable | None]], *, confidence: float = 0.95, seed: int = 0
 ) -> dict[Any, tuple[Interval, ...]]:
-    """For each tag, a mean and interval for every layer of some [layer query] (`own_share`, `not_own_top`, `mixing_ratio`).
+    """For each tag, a mean and interval for every layer of some [layer query] (`own_share`, `not_own_top`,
+    `mixing_ratio`).
 
     `tags` has one entry for every token of every example: its part of speech (`inputs.tags_at`), "special" or not;
     None leaves a token out. Texts are resampled, not tokens.
@@ -163,7 +166,8 @@ def quantile_with_interval(
 
 
 def by_layer(values: Sequence[Array], *, confidence: float = 0.95, seed: int = 0) -> tuple[Interval, ...]:
-    """[layer]: mean and interval over all positions of all texts of some [layer query]. Texts are resampled, not tokens."""
+    """[layer]: mean and interval over all positions of all texts of some [layer query]. Texts are resampled, not
+    tokens."""
     return by_tag(values, [[True] * np.shape(value)[-1] for value in values], confidence=confidence, seed=seed)[True]
 
 

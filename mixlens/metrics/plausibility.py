@@ -1,4 +1,5 @@
-"""Plausibility: do scores point at what people marked? (DeYoung et al. 2020, ERASER, section 4.1; AttCAT for answers.)"""
+"""Plausibility: do scores point at what people marked? (DeYoung et al. 2020, ERASER, section 4.1; AttCAT for
+answers.)"""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ RANKINGS = ("signed", "magnitude")
 
 
 def ranked(scores: Scores, ranking: str) -> Array:
-    """The numbers by which tokens are ranked: the scores ("signed": what speaks for the target comes first), or their absolute
-    values ("magnitude": what speaks for or against it comes first)."""
+    """The numbers by which tokens are ranked: the scores ("signed": what speaks for the target comes first), or their
+    absolute values ("magnitude": what speaks for or against it comes first)."""
     values = vector(scores)
     return np.abs(values) if one_of("ranking", ranking, RANKINGS) == "magnitude" else values
 
@@ -77,7 +78,7 @@ def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None, rankin
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
 def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None, ranking: str = "signed") -> float:
-    """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
+    """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""  # noqa: E501
     chosen, marked = _chosen(scores, rationale, k, ranking)
     return float((chosen & marked).sum() / (chosen | marked).sum()) if marked.any() else np.nan
 
@@ -106,8 +107,8 @@ def runs(chosen: Marks) -> list[tuple[int, int]]:
 def precision_at_k(scores: Scores, span: tuple[int, int], *, k: int = 20) -> PrecisionAtK:
     """How many tokens of an answer (first and last position, both included) are among the K highest scores.
 
-    Its `.value` is the share of the answer; the paper's Figure 3 gives the mean `.count`. Ties: the token that comes first.
-    """
+    Its `.value` is the share of the answer; the paper's Figure 3 gives the mean `.count`. Ties: the token that comes
+    first."""
     values = vector(scores)
     start, end = span
     if not 0 <= start <= end < len(values):

@@ -1,4 +1,5 @@
-"""MDL probing by online coding (Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length)."""
+"""MDL probing by online coding (Voita and Titov 2020, Information-Theoretic Probing with Minimum Description
+Length)."""
 
 from __future__ import annotations
 
@@ -53,13 +54,12 @@ def online_code(
 ) -> OnlineCode:
     """Online code length (eq. 3) of the labels given features [example d], and the compression against a uniform code.
 
-    L = t_1 log2 K - sum_i log2 p_i(y of portion i + 1), p_i a probe trained on the first i portions: that of Mohebbi et al.
-    (one hidden layer of 128), all of its epochs weighted by how well they code. The uniform code is one of them, so that
-    labels which have nothing to do with the features compress to 1.0. Under 20 examples no probe is trained: the next portion
-    is coded uniformly. `released` (Value Zeroing's code, to compare with its numbers alone): nats for bits, a second softmax, a
-    learning rate that is 0 after one epoch, the best epoch chosen on the portion that is coded, a few examples dropped; there
-    random labels compress to 1.44, and none to over 3.19.
-    """
+    L = t_1 log2 K - sum_i log2 p_i(y of portion i + 1), p_i a probe trained on the first i portions: that of Mohebbi et
+    al. (one hidden layer of 128), all of its epochs weighted by how well they code. The uniform code is one of them, so
+    that labels which have nothing to do with the features compress to 1.0. Under 20 examples no probe is trained: the
+    next portion is coded uniformly. `released` (Value Zeroing's code, to compare with its numbers alone): nats for
+    bits, a second softmax, a learning rate that is 0 after one epoch, the best epoch chosen on the portion that is
+    coded, a few examples dropped; there random labels compress to 1.44, and none to over 3.19."""
     one_of("variant", variant, VARIANTS)
     x = torch.from_numpy(array(features, "features", 2)).float()
     n = len(x)
@@ -97,8 +97,8 @@ def online_code(
 
 
 def blocks(n: int, percents: Sequence[float], *, variant: str = "paper") -> list[tuple[int, int, int]]:
-    """(train on the first so many, code from, to) for each portion after the first. `released` rounds each portion's size
-    down by itself, so that a few examples are never coded."""
+    """(train on the first so many, code from, to) for each portion after the first. `released` rounds each portion's
+    size down by itself, so that a few examples are never coded."""
     rising = list(percents) == sorted(set(percents))
     if len(percents) < 2 or not rising or percents[0] <= 0 or percents[-1] != 100:
         raise InputError(f"percents rise from above 0 to 100, such as {VOITA}; given: {tuple(percents)}.")
@@ -112,8 +112,8 @@ def blocks(n: int, percents: Sequence[float], *, variant: str = "paper") -> list
 
 
 def compression(losses: Sequence[float], *, n: int, classes: int, first: int, variant: str = "paper") -> float:
-    """Compression from the losses of each portion, in nats: uniform bits over (first portion uniformly + losses in bits).
-    `released` adds nats to bits."""
+    """Compression from the losses of each portion, in nats: uniform bits over (first portion uniformly + losses in
+    bits). `released` adds nats to bits."""
     nats = array(losses, "losses", 1).sum()
     return float(n * np.log2(classes) / (first * np.log2(classes) + nats / (np.log(2) if variant == "paper" else 1)))
 
@@ -127,9 +127,9 @@ def _probe(width: int, classes: int) -> nn.Sequential:
 def _code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int, epochs: int, patience: int) -> Array:
     """Bits for each label of a portion, [example], by a probe trained on what came before.
 
-    p(y_1 ... y_t) = sum_e w_e prod_s p_e(y_s): all epochs e code together, each as heavy as it did well so far, first on the
-    held-out examples and then on the labels already sent. The probe begins as the uniform code, so that is one of them.
-    """
+    p(y_1 ... y_t) = sum_e w_e prod_s p_e(y_s): all epochs e code together, each as heavy as it did well so far, first
+    on the held-out examples and then on the labels already sent. The probe begins as the uniform code, so that is one
+    of them."""
     probe = _probe(x.shape[1], classes)
     for weights in probe[-1].parameters():
         nn.init.zeros_(weights)
@@ -157,7 +157,8 @@ def _logs(probe: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _released_code(x: Tensor, y: Tensor, x_next: Tensor, y_next: Tensor, classes: int) -> Array:
-    """Nats taken for bits, as in Value Zeroing's probing/onlinecoding.py, its numbers of epochs and patience included."""
+    """Nats taken for bits, as in Value Zeroing's probing/onlinecoding.py, its numbers of epochs and patience
+    included."""
     probe = _probe(x.shape[1], classes)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-3, eps=1e-6, weight_decay=0.0)
     steps = -(-len(x) // 128)

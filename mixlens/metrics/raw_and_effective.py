@@ -43,9 +43,8 @@ class RawEffective:
 def raw_against_effective(trace: Trace, *, variant: str = "released") -> RawEffective:
     """How much of attention is what its output can tell: Pearson of raw and effective attention, by head and pooled.
 
-    Weights that the mask forbids are no weights. `paper` leaves the value's bias out, as in `effective_attention`. NaN for
-    a head whose weights are all the same.
-    """
+    Weights that the mask forbids are no weights. `paper` leaves the value's bias out, as in `effective_attention`. NaN
+    for a head whose weights are all the same."""
     return correlated(list(attention_of_heads(trace, variant=variant)))
 
 
@@ -112,9 +111,8 @@ def token_types(scores: Map | Trace) -> tuple[str, ...]:
 def received_by_type(scores: Map, *, types: Sequence[str] | None = None) -> Mapping[str, Array]:
     """For each type of token, [layer]: what positions give to all tokens of that type, mean over positions.
 
-    For a map of `attention` or `effective_attention` (whose scores may be negative, and stay so). The types are those of
-    `token_types` unless given.
-    """
+    For a map of `attention` or `effective_attention` (whose scores may be negative, and stay so). The types are those
+    of `token_types` unless given."""
     values = array(scores, "scores", 3)
     names = token_types(scores) if types is None else tuple(types)
     if len(names) != values.shape[-1]:

@@ -55,7 +55,8 @@ def metric(
     cost: str = "0",
     kind: str = "",
 ) -> Callable[[Function], Function]:
-    """Register a metric under its function's name. `cost` is in forward passes for one example; `kind` is by default the name."""
+    """Register a metric under its function's name. `cost` is in forward passes for one example; `kind` is by default
+    the name."""
     assert better in BETTER
     assert set(needs) <= set(NEEDS)
 

@@ -1,6 +1,5 @@
-"""More ways to take tokens away: put the top ones back into an empty text, count how many go until the decision changes, and
-AOPC on a scale that models share.
-"""
+"""More ways to take tokens away: put the top ones back into an empty text, count how many go until the decision
+changes, and AOPC on a scale that models share."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ def decision_flip(
     """Which share of the tokens must go, the highest score first, until the model decides otherwise: 1 where it never does.
 
     With a foil: until the foil is more probable. NaN where the model does not decide for the target in the first place.
-    """
+    """  # noqa: E501
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     course = replace(course, target=Lead(**vars(course.target)))
     leads = course.logs([course.order[:count] for count in range(1, len(course.order) + 1)], replacement)
@@ -90,7 +89,7 @@ def decision_flip(
     return float(np.append(np.flatnonzero(leads <= 0), len(course.order))[0] / len(course.order))
 
 
-# --- AOPC between its bounds --------------------------------------------------------------------------------------------
+# --- AOPC between its bounds ------------------------------------------------------------------------------------------
 
 
 @metric(
@@ -115,11 +114,10 @@ def naopc(
 ) -> float:
     """(AOPC - lowest) / (highest - lowest): 0 for the worst order in which this text's tokens can go, 1 for the best.
 
-    AOPC is the mean fall of the probability after 1, 2, ..., n tokens. What it can reach depends on the model and the text, so
-    AOPC of two models cannot be compared, and this can. Of up to 10 tokens the bounds are those of all orders; of more they are
-    found by beam search, and this order widens them where it passes them (`bounds`: those of this text, where they are at hand).
-    NaN where every order is the same.
-    """
+    AOPC is the mean fall of the probability after 1, 2, ..., n tokens. What it can reach depends on the model and the
+    text, so AOPC of two models cannot be compared, and this can. Of up to 10 tokens the bounds are those of all orders;
+    of more they are found by beam search, and this order widens them where it passes them (`bounds`: those of this
+    text, where they are at hand). NaN where every order is the same."""
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     fall = mean_fall(course, replacement)
     lowest, highest = bounds or aopc_bounds(course, replacement=replacement, beam=beam)
@@ -143,8 +141,8 @@ def _falls(course: Course, removals: Iterable[Iterable[Unit]], replacement: Repl
 def aopc_bounds(
     course: Course, *, replacement: Replacement = "delete", beam: int = 5, orders: Iterable[Course] = ()
 ) -> tuple[float, float]:
-    """The lowest and the highest mean fall over all orders of a text's units. Of more than 10 units: as far as beams of this
-    width find them, and over `orders` of these units that are known beside."""
+    """The lowest and the highest mean fall over all orders of a text's units. Of more than 10 units: as far as beams of
+    this width find them, and over `orders` of these units that are known beside."""
     if beam < 1:
         raise InputError(f"beam is a number of orders, at least 1, not {beam!r}.")
     if len(course.order) <= EXHAUSTIVE:
@@ -155,7 +153,8 @@ def aopc_bounds(
 
 
 def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, float]:
-    """From the falls of all sets of units: the best way to a set is the best way to one of one unit less, and its own fall."""
+    """From the falls of all sets of units: the best way to a set is the best way to one of one unit less, and its own
+    fall."""
     n = len(course.order)
     sets = [frozenset(gone) for size in range(1, n + 1) for gone in combinations(course.order, size)]
     sums: dict[frozenset[Unit], tuple[float, float]] = {frozenset(): (0.0, 0.0)}
@@ -167,8 +166,8 @@ def _exact_bounds(course: Course, replacement: Replacement) -> tuple[float, floa
 
 
 def _best(course: Course, replacement: Replacement, beam: int, sign: int) -> float:
-    """The highest mean of sign x fall. A fall depends on which units are gone and not on their order: a state is a set, and
-    the highest sum of falls with which it is reached."""
+    """The highest mean of sign x fall. A fall depends on which units are gone and not on their order: a state is a set,
+    and the highest sum of falls with which it is reached."""
     states: dict[frozenset[Unit], float] = {frozenset(): 0.0}
     for _ in course.order:
         sums: dict[frozenset[Unit], float] = {}

@@ -1,4 +1,5 @@
-"""The linear datamodelling score: do the scores of what is kept predict what the model does with it? (ContextCite, section 3.)"""
+"""The linear datamodelling score: do the scores of what is kept predict what the model does with it? (ContextCite,
+section 3.)"""
 
 from __future__ import annotations
 
@@ -39,10 +40,10 @@ def lds(
     """Spearman's rank correlation, over random halves of the words, between the sum of the scores of the words that are kept
     and the model's log-odds of the target, log p / (1 - p), on these words alone.
 
-    Every subset keeps half of the words, rounded up, so that a constant added to the scores of all words changes nothing; no two
-    of the `count` subsets are the same, and a short text has as many as there are. ContextCite's own score keeps each word with
-    probability 1/2. NaN where all sums or all log-odds are equal. `subsets`: those of `held_out_subsets`, where they are at hand.
-    """
+    Every subset keeps half of the words, rounded up, so that a constant added to the scores of all words changes
+    nothing; no two of the `count` subsets are the same, and a short text has as many as there are. ContextCite's own
+    score keeps each word with probability 1/2. NaN where all sums or all log-odds are equal. `subsets`: those of
+    `held_out_subsets`, where they are at hand."""  # noqa: E501
     values = scores_of(trace, scores)
     if subsets is None:
         drawn: dict[str, Any] = {"count": count, "unit": unit, "replacement": replacement, "seed": seed}
@@ -70,7 +71,8 @@ def held_out_subsets(
 
 
 def halves(units: int, count: int, seed: Sequence[int]) -> NDArray[np.bool_]:
-    """[subset unit]: `count` different subsets of half of the units, rounded up; all of them where there are no more."""
+    """[subset unit]: `count` different subsets of half of the units, rounded up; all of them where there are no
+    more."""
     size = (units + 1) // 2
     if comb(units, size) <= count:
         chosen = list(combinations(range(units), size))

@@ -1,8 +1,8 @@
 """Token identifiability (Brunner et al. 2020, On Identifiability in Transformers, section 4): which input token is a
 hidden state still?
 
-A map g takes hidden states to the space of the input tokens; a token is identified where the nearest input vector of its
-own text is its own. g is nothing at all ("naive"), a matrix ("linear") or one hidden layer of 1,000 GELUs ("mlp").
+A map g takes hidden states to the space of the input tokens; a token is identified where the nearest input vector of
+its own text is its own. g is nothing at all ("naive"), a matrix ("linear") or one hidden layer of 1,000 GELUs ("mlp").
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Identified:
 
 
 def input_vectors(trace: Trace, *, embedding: str = "sum") -> Tensor:
-    """[pos d]: the input tokens' "word" embeddings, the "sum" with positions and segments, or what enters layer 0 ("after")."""
+    """[pos d]: the input tokens' "word" embeddings, the "sum" with positions and segments, or what enters layer 0
+    ("after")."""
     if embedding == "after":
         return trace.layers[0].input.to(trace.model.device)
     question = Question(trace, None, None, 0)
@@ -72,8 +73,8 @@ def nearest_token(hidden: Tensor, inputs: Tensor, *, distance: str = "cosine") -
 def identified(hidden: Tensor, inputs: Tensor, *, distance: str = "cosine", offset: int = 0) -> Array:
     """[pos]: 1 where no input vector is nearer than that of the token itself (or of its neighbour at `offset`), else 0.
 
-    Positions whose neighbour lies outside of the text are left out. An equal vector elsewhere counts as the token's own.
-    """
+    Positions whose neighbour lies outside of the text are left out. An equal vector elsewhere counts as the token's
+    own."""
     n = len(hidden)
     if hidden.dim() != 2 or len(inputs) != n or hidden.shape[1] != inputs.shape[1]:
         raise InputError(
@@ -150,10 +151,9 @@ def token_identifiability(
 ) -> Identified:
     """The share of tokens that can be told from their hidden states, one [pos d] for each text on both sides.
 
-    `inputs` are the input vectors, or hidden states of an earlier layer (hidden to hidden). `offset` asks for a neighbour
-    instead of the token itself. g is trained on 70 % of the texts by the distance itself, stopped on 15 %, tested on the
-    rest, `folds` times over other splits; the "naive" g needs no training and is tested on all texts.
-    """
+    `inputs` are the input vectors, or hidden states of an earlier layer (hidden to hidden). `offset` asks for a
+    neighbour instead of the token itself. g is trained on 70 % of the texts by the distance itself, stopped on 15 %,
+    tested on the rest, `folds` times over other splits; the "naive" g needs no training and is tested on all texts."""
     ((found,),) = identified_rates(
         [Search(hidden, inputs, offset)],
         kind=kind,
@@ -291,8 +291,9 @@ def _memory(search: Search) -> int:
 
 
 def _split(search: Search, seed: int) -> tuple[list[int], Split, list[int]]:
-    """One split of the texts: the numbers of those to train (a share of 70 %), the tokens to train and to stop (15 %), and
-    the numbers of the texts to test (15 %). Tokens are hidden states and the input vectors that they are to be mapped to."""
+    """One split of the texts: the numbers of those to train (a share of 70 %), the tokens to train and to stop (15 %),
+    and the numbers of the texts to test (15 %). Tokens are hidden states and the input vectors that they are to be
+    mapped to."""
     order = np.random.default_rng(seed).permutation(len(search.hidden)).tolist()
     first, second = round(0.7 * len(order)), round(0.85 * len(order))
     train = order[: max(1, round(search.share * first))]

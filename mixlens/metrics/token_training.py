@@ -47,7 +47,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class Split:
-    """The texts that one g learns from, those that stop it, and the seed of its first weights and of the order of its rows."""
+    """The texts that one g learns from, those that stop it, and the seed of its first weights and of the order of its
+    rows."""
 
     train: Side
     stop: Side
@@ -99,8 +100,8 @@ def _random_numbers(seed: int) -> Iterator[None]:
 
 
 def fit(train: Side, stop: Side, *, kind: str, distance: str, training: Training) -> Fit:
-    """g trained by Adam with one learning rate to bring hidden states near their input vectors. The weights are those of the
-    epoch with the lowest loss on the validation texts."""
+    """g trained by Adam with one learning rate to bring hidden states near their input vectors. The weights are those
+    of the epoch with the lowest loss on the validation texts."""
     (x, y), g = train, _initial(kind, train, training.hidden)
     optimizer = torch.optim.Adam(g.parameters(), lr=training.rate)
     best, state, n_worse, epochs = float("inf"), g.state_dict(), 0, 0

@@ -12,7 +12,8 @@ import mixlens
 @pytest.mark.parametrize("variant", ["paper", "released"])
 @pytest.mark.parametrize("name", ["cat", "attcat"])
 def test_one_layers_share_is_its_row_of_all(name: str, variant: str) -> None:
-    """Layers are counted from 0; the number after the last, hidden states that leave the model, is the last layer's share."""
+    """Layers are counted from 0; the number after the last, hidden states that leave the model, is the last layer's
+    share."""
     model = mixlens.load(hf_model("bert", head="AutoModelForSequenceClassification"))
     trace = model.trace(input_ids=ids(6))
     whole = mixlens.attribute(trace, name, variant=variant)

@@ -1,4 +1,5 @@
-"""DeepLift: the scores add up to the target's change in every family, the paper written out, and nothing is left behind."""
+"""DeepLift: the scores add up to the target's change in every family, the paper written out, and nothing is left
+behind."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ CLASSIFIER = "AutoModelForSequenceClassification"
 
 
 def gap_allowed(case: str) -> float:
-    """float32 rounds by 6e-8; the target (about 1) is behind some thirty such norms and softmaxes, and their errors add up: up
-    to 1e-6 was seen without vector instructions. A wrong rule leaves 1e-2 and more."""
+    """float32 rounds by 6e-8; the target (about 1) is behind some thirty such norms and softmaxes, and their errors add
+    up: up to 1e-6 was seen without vector instructions. A wrong rule leaves 1e-2 and more."""
     return 1e-5 if case in ROUNDED else 1e-12
 
 
 def multipliers(function: Callable[[Tensor], Tensor], x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, set[str]]:
-    """What DeepLift sends back from all outputs of a function of a batch of two; how they change; what it did not know."""
+    """What DeepLift sends back from all outputs of a function of a batch of two; how they change; what it did not
+    know."""
     both = torch.stack([x, b]).requires_grad_()
     with _backward_rules.rules(deeplift.DEEPLIFT, nn.Module()) as block:
         output = function(both)
@@ -79,7 +81,8 @@ def test_scores_add_up_for_a_span(score: str) -> None:
 
 @pytest.mark.parametrize("case", ["mistral", "phi3", "olmo2"])
 def test_a_baseline_of_zeros_does_not_blow_up(case: str) -> None:
-    """These have no bias: the baseline's stream is zero in every layer, and the inverse of its length is a thousand each time."""
+    """These have no bias: the baseline's stream is zero in every layer, and the inverse of its length is a thousand
+    each time."""
     read = attributions.attribute(loaded(case, head=CLASSIFIER).trace(input_ids=ids(7)), "deeplift", baseline="zero")
     assert float(read.scores.abs().sum()) < 100 * abs(read.info["difference"])
     assert read.info["delta_gap"] < 1e-5
@@ -150,6 +153,12 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch of two matric
     ),
     "layer norm": lambda x: F.layer_norm(x, (4,), OTHER, OTHER, 1e-5) * x + F.layer_norm(x, (3, 4)),
     "rms norm": lambda x: F.rms_norm(x, (4,), OTHER, 1e-6) * x + F.rms_norm(x, (4,)),
+    "norms as torch takes them": lambda x: (
+        torch.layer_norm(x, (4,), OTHER, OTHER, 1e-3) * x
+        + torch.rms_norm(x, (4,), OTHER, 1e-3) * OTHER
+        + torch.layer_norm(x, (4,)) * OTHER
+        + torch.rms_norm(x, (4,)) * x
+    ),
     "rms norm by hand": lambda x: (
         OTHER * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)) + torch.rsqrt(x * x + 1) * x
     ),
@@ -185,12 +194,6 @@ def test_far_apart_logits_give_bounded_scores() -> None:
     sent, change, _ = multipliers(lambda z: z.softmax(-1) * OTHER, x, b)
     assert float((sent * (x - b)).sum()) == pytest.approx(float(change), abs=1e-12)
     assert float((sent * (x - b)).abs().sum()) < 10
-
-
-def test_a_kink_between_two_near_numbers_is_seen() -> None:
-    x, b = torch.tensor([3e-7, 2e-6], dtype=torch.float64), torch.tensor([-1e-7, -6e-6], dtype=torch.float64)
-    sent, _, _ = multipliers(F.relu, x, b)
-    torch.testing.assert_close(sent, torch.tensor([0.75, 0.25], dtype=torch.float64))
 
 
 def test_a_function_without_a_rule_is_named() -> None:
@@ -329,17 +332,6 @@ def test_the_paper_written_out_number_by_number() -> None:
     slowly = torch.tensor([carried(end, row) for row in pairs], dtype=torch.float64)
     torch.testing.assert_close(sent[0], slowly, rtol=1e-10, atol=1e-12)
     assert float((slowly * (x - b)).sum()) == pytest.approx(end.x - end.b, abs=1e-12)
-
-
-def test_a_linear_model_gets_its_weights() -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 1)).double()
-    x, b = torch.randn(2, 6, dtype=torch.float64)
-    both = torch.stack([x, b]).requires_grad_()
-    with _backward_rules.rules(deeplift.DEEPLIFT, net):
-        out = net(both)
-    (sent,) = torch.autograd.grad(out[0, 0], both)
-    torch.testing.assert_close(sent[0], (net[1].weight @ net[0].weight)[0].detach(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -29,7 +29,7 @@ def trace_of(case: str = "bert", n: int = 6) -> Any:
     return loaded(case, head=HEAD).trace(input_ids=ids(n))
 
 
-# --- written out --------------------------------------------------------------------------------------------------------
+# --- written out ------------------------------------------------------------------------------------------------------
 
 
 def moved(a: list[float], p: list[float], b: list[float], steps: int) -> list[float]:
@@ -114,11 +114,12 @@ def test_the_strategies_are_two_and_the_neighbours_count() -> None:
     assert not torch.allclose(scores[0], scores[2])
 
 
-# --- what it is where the path is known -----------------------------------------------------------------------------------
+# --- what it is where the path is known -------------------------------------------------------------------------------
 
 
 def test_where_every_other_word_is_the_baseline_the_path_is_one_straight_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The right sum is then Integrated Gradients with the one point x, the left sum the gradient at the baseline times x - b."""
+    """The right sum is then Integrated Gradients with the one point x, the left sum the gradient at the baseline times
+    x - b."""
     trace = trace_of(n=5)
     value, x = embedded(trace)
     table = trace.model.hf_model.get_input_embeddings().weight
@@ -138,8 +139,8 @@ def test_where_every_other_word_is_the_baseline_the_path_is_one_straight_step(mo
 
 @pytest.mark.parametrize("case", ["bert", "gpt2"])
 def test_small_steps_add_up(case: str) -> None:
-    """The trapezoid's error falls fourfold with every halving of small steps; from 3 to 5 halvings sixteenfold, here eightfold
-    at least, as the first steps are large."""
+    """The trapezoid's error falls fourfold with every halving of small steps; from 3 to 5 halvings sixteenfold, here
+    eightfold at least, as the first steps are large."""
     trace = trace_of(case)
     read = {
         f: attributions.attribute(trace, NAME, baseline=PAD, steps=4, neighbours=20, rule="trapezoid", factor=f)
@@ -167,7 +168,7 @@ def test_a_sum_that_is_missed_is_warned_of_with_what_to_do() -> None:
         attributions.attribute(trace_of(), NAME, steps=1, neighbours=2)
 
 
-# --- every path ---------------------------------------------------------------------------------------------------------
+# --- every path -------------------------------------------------------------------------------------------------------
 
 
 def paths_in(table: torch.Tensor, **options: Any) -> _word_paths.WordPaths:
@@ -204,7 +205,8 @@ def test_no_dimension_of_a_path_turns_back(
 
 
 def test_anchors_by_hand() -> None:
-    """On a line: the baseline at 0, words at 1 to 4. All lie between, so the nearest is the next: from 4 to 3, 2 and 1."""
+    """On a line: the baseline at 0, words at 1 to 4. All lie between, so the nearest is the next: from 4 to 3, 2 and
+    1."""
     table = torch.arange(5, dtype=torch.float64)[:, None]
     x, b = table[4:], table[:1]
     assert paths_in(table, neighbours=2).points(x, b, torch.tensor([4]))[:, 0, 0].tolist() == [0, 1, 2, 3, 4]
@@ -213,7 +215,8 @@ def test_anchors_by_hand() -> None:
 
 
 def test_the_baseline_is_no_anchor_while_another_word_is_left() -> None:
-    """Word 1 stands at 3, its nearest is the baseline at 2, then a word at 6 that lies outside: moved by a third of the way."""
+    """Word 1 stands at 3, its nearest is the baseline at 2, then a word at 6 that lies outside: moved by a third of the
+    way."""
     table = torch.tensor([[2.0], [3.0], [6.0]], dtype=torch.float64)
     x, b, own = table[1:2], table[:1], torch.tensor([1])
     outside = paths_in(table, neighbours=2).points(x, b, own)[:, 0, 0]
@@ -241,7 +244,7 @@ def test_a_table_that_is_held_gives_the_path_of_one_that_is_read_at_every_step(
     assert torch.equal(held, again)
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Value Zeroing by other distances, of plain and of standardised representations: the intervention, measured literally."""
+"""Value Zeroing by other distances, of plain and of standardised representations: the intervention, measured
+literally."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Methods that need the whole model, in float32, the number type a user gets: against float64 from the same weights.
 
-Maps that are scored layer by layer are in test_methods.py. What float64 gives is held against the papers, written out on the
-stock model, in the files of each method.
-"""
+Maps that are scored layer by layer are in test_methods.py. What float64 gives is held against the papers, written out
+on the stock model, in the files of each method."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ VARIANTS = [(name, variant) for name, method in attributions().items() for varia
 
 
 def near(made: torch.Tensor, exact: torch.Tensor, *, small: float = 1e-5) -> None:
-    """Within 1e-4 of the score and `small` of the largest: a score is a sum over features of products of float32 numbers, each
-    right to 1e-7, behind three layers; a small score is a difference of large ones."""
+    """Within 1e-4 of the score and `small` of the largest: a score is a sum over features of products of float32
+    numbers, each right to 1e-7, behind three layers; a small score is a difference of large ones."""
     assert made.dtype == torch.float32
     apart = (made.double() - exact).abs() - 1e-4 * exact.abs() - small * exact.abs().max()
     assert float(apart.max()) <= 0
@@ -59,7 +58,8 @@ def test_what_needs_all_layers_is_not_streamed(name: str) -> None:
 
 @cache
 def traced(case: str) -> tuple[list[Any], list[Any], list[Any]]:
-    """Two texts, each alone in float64, each alone in float32, and both in a batch in float32, from the same weights."""
+    """Two texts, each alone in float64, each alone in float32, and both in a batch in float32, from the same
+    weights."""
     head = "AutoModelForSequenceClassification"
     same_weights(hf_model(case, head=head), hf_model(case, head=head, dtype=torch.float32))
     exact, narrow = loaded(case, head=head), loaded(case, head=head, dtype=torch.float32)

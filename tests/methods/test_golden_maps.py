@@ -22,7 +22,8 @@ NORMS = {"frobenius": "fro", "spectral": "spec", "sum": "sumvjp"}
 
 @pytest.mark.parametrize("path", files("effective_attention"), ids=lambda p: p.stem)
 def test_effective_attention(path: Path) -> None:
-    """With the value bias as in the only public code, without it as the paper writes T. A padded input is the same input."""
+    """With the value bias as in the only public code, without it as the paper writes T. A padded input is the same
+    input."""
     golden, trace = np.load(path), trace_of(path.stem)
     checked = 0
     for theirs, (variant, rank) in EFFECTIVE.items():

@@ -92,7 +92,8 @@ def test_a_projection_without_full_rank_is_seen() -> None:
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "mistral", "gpt_neo"])
 @pytest.mark.parametrize("n", [1, 8, 9, 10])
 def test_identifiable_means_no_other_weights_that_sum_to_one(case: str, n: int) -> None:
-    """By the rank of [T, 1] of each position's own tokens. A window of four is always identifiable with eight dimensions."""
+    """By the rank of [T, 1] of each position's own tokens. A window of four is always identifiable with eight
+    dimensions."""
     trace = loaded(case).trace(input_ids=ids(n))
     told = mixlens.identifiability(trace)
     assert [(one.layer, one.head) for one in told] == [(layer, head) for layer in range(3) for head in range(4)]
@@ -123,7 +124,8 @@ def test_rank_belongs_to_one_head() -> None:
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "gemma2", "gpt_neo", "gpt_neox", "opt", "olmo2"])
 def test_other_weights_and_the_same_output(case: str) -> None:
-    """In the simplex, nothing where the mask forbids, far from the model's own, and the model run with them says the same."""
+    """In the simplex, nothing where the mask forbids, far from the model's own, and the model run with them says the
+    same."""
     trace = loaded(case).trace(input_ids=list(range(10, 26)))
     layer, head = (0, 1) if case in ("gpt_neo", "gemma2") else (1, 2)
     found = mixlens.alternative_attention(trace, layer=layer, head=head)
@@ -175,7 +177,8 @@ def test_attention_written_by_hand_reaches_the_layer(case: str) -> None:
 
 
 def test_the_same_word_twice_is_never_identifiable() -> None:
-    """Before positions enter (rotary models, first layer), equal words have equal values: attention may move between them."""
+    """Before positions enter (rotary models, first layer), equal words have equal values: attention may move between
+    them."""
     trace = loaded("llama").trace(input_ids=[10, 11, 12, 11])
     assert [one.identifiable for one in mixlens.identifiability(trace)] == [False] * 4 + [True] * 8
     own = trace.layers[0].attention[3, 3]
@@ -207,7 +210,8 @@ def test_float32_and_missing_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("width", "rank"), [(12, 5), (1000, 4)])
 def test_the_quick_rule_of_full_rank_is_no_laxer_than_that_of_singular_values(width: int, rank: int) -> None:
-    """A singular value counts above eps * max(n, d) of the largest: 1e-5 does for twelve rows, and not for a width of 1000."""
+    """A singular value counts above eps * max(n, d) of the largest: 1e-5 does for twelve rows, and not for a width of
+    1000."""
     q, _ = torch.linalg.qr(torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
     turned, _ = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     vectors = (q * torch.tensor([1.0, 0.8, 0.6, 0.5, 1e-5]) @ turned).float()[None]
@@ -218,7 +222,8 @@ def test_the_quick_rule_of_full_rank_is_no_laxer_than_that_of_singular_values(wi
 
 @pytest.mark.parametrize(("width", "row"), [(5, [0.9, 0.1]), (1000, [0.5, 0.5])])
 def test_two_sources_that_are_nearly_one_share_what_they_get(width: int, row: list[float]) -> None:
-    """Their vectors are 1e-5 apart: told apart by the rule for a small width, and one direction by that for a large one."""
+    """Their vectors are 1e-5 apart: told apart by the rule for a small width, and one direction by that for a large
+    one."""
     vectors = torch.randn(1, 6, 5, generator=torch.Generator().manual_seed(2))
     vectors[0, 1] = vectors[0, 0] * (1 + 1e-6)
     vectors[0, 1, 0] += 1e-5 * float(vectors[0, 0].norm())
@@ -233,7 +238,8 @@ def test_two_sources_that_are_nearly_one_share_what_they_get(width: int, row: li
 def test_corners_whose_support_is_not_clear_are_approached_without_a_negative_weight(
     blur: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A linear program that gives its corner with an error: weights stay a distribution, and the output stays the same."""
+    """A linear program that gives its corner with an error: weights stay a distribution, and the output stays the
+    same."""
     import scipy.optimize
 
     solve = scipy.optimize.linprog

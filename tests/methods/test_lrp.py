@@ -229,7 +229,8 @@ def test_the_rules_written_out_number_by_number(book: str) -> None:
 
 
 def test_a_sum_that_cancels_hands_on_what_it_got() -> None:
-    """Two branches of opposite sign: in proportion they get 11 and -10 times the relevance, rescaled 0.52 and 0.48 of it."""
+    """Two branches of opposite sign: in proportion they get 11 and -10 times the relevance, rescaled 0.52 and 0.48 of
+    it."""
     a, b = torch.full((1, 4), 1.1), torch.full((1, 4), -1.0)
     for book, expected in (("chefer", (1.1 / 2.1, 1 / 2.1)), ("original", (11.0, -10.0))):
         leaves = [a.double().requires_grad_(), b.double().requires_grad_()]

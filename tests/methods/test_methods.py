@@ -56,7 +56,8 @@ def test_alti_is_how_much_nearer_each_vector_brings_the_output(case: str) -> Non
 
 @pytest.mark.parametrize("case", CASES)
 def test_value_zeroing_is_the_intervention(case: str) -> None:
-    """The stock model runs with a hook that zeroes one value: same distances. Eager softmax rounds to float32 in gemma2."""
+    """The stock model runs with a hook that zeroes one value: same distances. Eager softmax rounds to float32 in
+    gemma2."""
     trace = loaded(case).trace(input_ids=ids(5))
     with torch.no_grad():
         expected = slow.value_zeroing(trace)
@@ -146,7 +147,8 @@ def test_alone_in_a_batch_and_padded_give_the_same_map(case: str, name: str) -> 
     ("name", "case"), [(name, case) for name in known() for case in (CASES if name in EVERYWHERE else DISTINCT)]
 )
 def test_maps_are_what_they_claim(case: str, name: str) -> None:
-    """Finite, not negative unless signed; rows sum to 1 where claimed; no look ahead in causal models, to the last bit."""
+    """Finite, not negative unless signed; rows sum to 1 where claimed; no look ahead in causal models, to the last
+    bit."""
     n = 6 if name == "hta" else 12  # a backward pass for every feature of every token
     made = mixlens.mix(loaded(case).trace(input_ids=ids(n)), name)
     assert bool(torch.isfinite(made.scores).all())
@@ -177,7 +179,8 @@ def streamed_in_float32(case: str, texts: tuple[tuple[int, ...], ...], variant: 
 
 
 def maps_in_float32(case: str, texts: list[list[int]], name: str, variant: str) -> dict[str, list[Any]]:
-    """The maps of some texts as a user gets them: in float32, traced and streamed, each text alone and all in a batch."""
+    """The maps of some texts as a user gets them: in float32, traced and streamed, each text alone and all in a
+    batch."""
     alone, together = traces_in_float32(case, tuple(map(tuple, texts)))
     streamed, streamed_together = streamed_in_float32(case, tuple(map(tuple, texts)), variant)
     options: dict[str, Any] = {"variant": variant}
@@ -194,12 +197,11 @@ def maps_in_float32(case: str, texts: list[list[int]], name: str, variant: str) 
 def test_in_float32_every_path_gives_the_paper(case: str) -> None:
     """float32 is the default, and the loops of `mixlens.fast.loops` that are compiled for it compute in another order.
 
-    The reference is computed in float64 from the same weights. A score is a sum of products of float32 numbers behind three
-    layers: 1e-4 of the score itself, and of a small one, which is the difference of two large ones, 1e-5 of the largest in
-    its row (measured: 6e-6). Released Value Zeroing takes 1 - cos in float32, with a floor near 1e-7, and rounds a causal
-    layer's to five decimals: a row of such distances may sum to 2e-3, so that one unit, which a number near its middle gains or
-    loses on another processor, is 5e-3 of the row.
-    """
+    The reference is computed in float64 from the same weights. A score is a sum of products of float32 numbers behind
+    three layers: 1e-4 of the score itself, and of a small one, which is the difference of two large ones, 1e-5 of the
+    largest in its row (measured: 6e-6). Released Value Zeroing takes 1 - cos in float32, with a floor near 1e-7, and
+    rounds a causal layer's to five decimals: a row of such distances may sum to 2e-3, so that one unit, which a number
+    near its middle gains or loses on another processor, is 5e-3 of the row."""
     texts = [ids(4), ids(9, 1)]  # a head is eight wide: the second text has a null space, the first has none
     slow.same_weights(hf_model(case), hf_model(case, dtype=torch.float32))
     exact = [loaded(case).trace(input_ids=text) for text in texts]

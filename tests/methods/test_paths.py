@@ -1,4 +1,5 @@
-"""The ways to a map: asked of the model or of a trace, one row or all, alone or in a batch, with what must be refused in each."""
+"""The ways to a map: asked of the model or of a trace, one row or all, alone or in a batch, with what must be refused
+in each."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ def test_rows_without_score_have_one_shape(case: str) -> None:
 
 
 def test_rows_without_score_are_told_of_the_row_that_was_asked_for() -> None:
-    """The released code rounds the distances of a causal layer to five decimals: where attention writes next to nothing all of
-    them are 0. Such a row is its own token, and is counted."""
+    """The released code rounds the distances of a causal layer to five decimals: where attention writes next to nothing
+    all of them are 0. Such a row is its own token, and is counted."""
     model, n = mixlens.load(copy.deepcopy(hf_model("gpt2"))), 5
     with torch.no_grad():
         model.parts[1].output.weight.mul_(1e-6)
@@ -85,8 +86,8 @@ def test_a_row_of_a_batch_is_cut_out_also_where_all_rows_share_a_mask() -> None:
 
 
 def test_a_batch_with_one_stale_trace_is_refused() -> None:
-    """A trace holds what the model computed with the weights of then. With other weights now no map of it is given, alone or
-    beside a trace that is right; the right one alone gets the map that a model with these weights gives."""
+    """A trace holds what the model computed with the weights of then. With other weights now no map of it is given,
+    alone or beside a trace that is right; the right one alone gets the map that a model with these weights gives."""
     stock = copy.deepcopy(hf_model("bert"))
     model = mixlens.load(stock)
     old = model.trace(input_ids=ids(5))

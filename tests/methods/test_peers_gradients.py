@@ -1,4 +1,5 @@
-"""SmoothGrad, GradientSHAP, conductance and sequential Integrated Gradients, written out on the stock model; and captum's."""
+"""SmoothGrad, GradientSHAP, conductance and sequential Integrated Gradients, written out on the stock model; and
+captum's."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def gradient(value: Any, point: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(value(point).sum(), point)[0][0]
 
 
-# --- SmoothGrad ---------------------------------------------------------------------------------------------------------
+# --- SmoothGrad -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times_input", [False, True])
@@ -81,11 +82,12 @@ def test_smooth_grad_is_captums_up_to_the_draws() -> None:
     torch.testing.assert_close(read.scores, theirs[0].norm(dim=-1), rtol=0.05, atol=0)
 
 
-# --- GradientSHAP -------------------------------------------------------------------------------------------------------
+# --- GradientSHAP -----------------------------------------------------------------------------------------------------
 
 
 def test_gradient_shap_written_out() -> None:
-    """Which baseline each point has, how far from it the points are, then noise: the same however many points a pass holds."""
+    """Which baseline each point has, how far from it the points are, then noise: the same however many points a pass
+    holds."""
     trace = trace_of()
     value, x = embedded(trace)
     b = trace.model.hf_model.get_input_embeddings().weight[0].detach().expand_as(x)
@@ -121,13 +123,13 @@ def test_gradient_shap_of_every_baseline_is_the_mean_over_baselines() -> None:
     assert every.info["difference"] == pytest.approx((pad.info["difference"] + zero.info["difference"]) / 2, abs=1e-12)
 
 
-# --- conductance --------------------------------------------------------------------------------------------------------
+# --- conductance ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_conductance_adds_up_at_every_layer(case: str) -> None:
     trace = trace_of(case)
-    # From one token to another: a line that begins at zero or at padding runs through a norm's bend, and needs many points.
+    # From one token to another: a line that begins at zero or at padding runs through a norm's bend: many points.
     whole = attributions.attribute(trace, "integrated_gradients", baseline=7)
     for layer in range(3):
         # The weights are drawn otherwise on other processors: the bound is far away.
@@ -174,8 +176,8 @@ def test_conductance_written_out() -> None:
 
 
 def test_captums_conductance_leaves_out_the_ends_of_the_line() -> None:
-    """captum takes differences between Gauss-Legendre nodes, which do not reach 0 and 1, and the gradient at the lower one: its
-    sum is off by more than ours with as many points, and comes nearer with more of them."""
+    """captum takes differences between Gauss-Legendre nodes, which do not reach 0 and 1, and the gradient at the lower
+    one: its sum is off by more than ours with as many points, and comes nearer with more of them."""
     captum = pytest.importorskip("captum.attr")
     trace = trace_of(n=4)
     value, x = embedded(trace)
@@ -190,7 +192,7 @@ def test_captums_conductance_leaves_out_the_ends_of_the_line() -> None:
     assert ours.info["completeness"]["relative_gap"] < off[512] < off[32]
 
 
-# --- Sequential Integrated Gradients --------------------------------------------------------------------------------------
+# --- Sequential Integrated Gradients ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -223,7 +225,7 @@ def test_sequential_steps_written_out() -> None:
     torch.testing.assert_close(read.scores, expected, rtol=1e-9, atol=1e-12)
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

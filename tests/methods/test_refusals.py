@@ -57,10 +57,6 @@ def test_questions_that_cannot_be_asked(head: str, name: str, options: dict[str,
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("hta", {"norm": "l2"}, "hta has no norm 'l2'"),
-        ("hta", {"input": "middle"}, "hta has no input 'middle'"),
-        ("hta", {"probes": 1}, "probes must be 2 or more, and estimate the Frobenius norm; got probes=1"),
-        ("hta", {"probes": 2, "norm": "sum"}, "got probes=2, norm='sum'"),
         ("value_zeroing", {"distance": "cosin"}, "value_zeroing has no distance 'cosin'"),
         ("value_zeroing", {"query": 6}, "6 is out of range"),
         ("value_zeroing", {"variant": "released", "standardize": True}, "knows the cosine distance alone"),

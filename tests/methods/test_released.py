@@ -1,4 +1,5 @@
-"""Released forms of gradients, written out on the stock model: the embeddings' output goes through the embeddings again."""
+"""Released forms of gradients, written out on the stock model: the embeddings' output goes through the embeddings
+again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Released code that differs from its paper, written out step by step on the stock model: nothing of mixlens is in it."""
+"""Released code that differs from its paper, written out step by step on the stock model: nothing of mixlens is in
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ CLASSIFIER = "AutoModelForSequenceClassification"
 
 
 def released_attgrads(model: torch.nn.Module, given: list[int], wanted: int) -> tuple[list[float], float]:
-    """AttGrads as AttCAT's repository computes it, loop by loop: the first token's row, and the smallest value before the cut."""
+    """AttGrads as AttCAT's repository computes it, loop by loop: the first token's row, and the smallest value before
+    the cut."""
     run = model(torch.tensor([given]), output_attentions=True)
     last = run.attentions[-1]
     (gradient,) = torch.autograd.grad(run.logits[0, wanted], last)

@@ -1,4 +1,5 @@
-"""A hook or module that treats the rows of a batch differently: every number is that of its text, or altered copy, alone."""
+"""A hook or module that treats the rows of a batch differently: every number is that of its text, or altered copy,
+alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SHAP and LIME by their libraries: against Shapley values by enumeration, Owen values by orders, and a ridge regression."""
+"""SHAP and LIME by their libraries: against Shapley values by enumeration, Owen values by orders, and a ridge
+regression."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def shapley(value: Any, n: int) -> list[float]:
 
 
 def owen(value: Any, tree: Any, n: int) -> np.ndarray:
-    """The mean over all orders in which players join, in which the players of a branch of the tree come one after another."""
+    """The mean over all orders in which players join, in which the players of a branch of the tree come one after
+    another."""
 
     def orders(node: int) -> list[list[int]]:
         if node < n:
@@ -78,7 +80,7 @@ def owen(value: Any, tree: Any, n: int) -> np.ndarray:
     return totals
 
 
-# --- SHAP ---------------------------------------------------------------------------------------------------------------
+# --- SHAP -------------------------------------------------------------------------------------------------------------
 
 
 def test_exact_shap_is_the_shapley_value_by_enumeration(trace: Any) -> None:
@@ -152,7 +154,7 @@ def test_many_units_are_refused_where_all_subsets_are_asked_for() -> None:
         attributions.attribute(trace, "shap", algorithm="exact")
 
 
-# --- LIME ---------------------------------------------------------------------------------------------------------------
+# --- LIME -------------------------------------------------------------------------------------------------------------
 
 
 def ridge(kept: np.ndarray, values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
@@ -194,7 +196,7 @@ def test_lime_is_drawn_by_its_seed(trace: Any) -> None:
     assert not torch.equal(first.scores, attributions.attribute(trace, "lime", count=40, seed=1).scores)
 
 
-# --- both ---------------------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["shap", "lime"])

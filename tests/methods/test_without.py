@@ -1,4 +1,5 @@
-"""Which families take Value Zeroing's quick way (tests/fast/test_equals_plain.py compares its numbers with the plain way)."""
+"""Which families take Value Zeroing's quick way (tests/fast/test_equals_plain.py compares its numbers with the plain
+way)."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def test_more_pairs_give_wider_intervals_and_larger_p() -> None:
 
 
 def test_all_intervals_together_hold_as_often_as_they_say() -> None:
-    """Ten methods without any difference: a false win somewhere in at most about 5 % of runs. 200 runs: three standard errors
-    of a share of 5 % are 4.6 %."""
+    """Ten methods without any difference: a false win somewhere in at most about 5 % of runs. 200 runs: three standard
+    errors of a share of 5 % are 4.6 %."""
     wrong = 0
     for seed in range(200):
         values = dict(enumerate(np.random.default_rng(seed).exponential(size=(10, 25))))
@@ -44,7 +44,8 @@ def test_examples_without_a_value_are_left_out_for_all_methods() -> None:
 
 
 def test_a_pair_that_is_not_told_apart_needs_more_examples_than_there_are() -> None:
-    """Among all pairs, by the half-width that the intervals have: where the interval holds 0, more are needed than there are."""
+    """Among all pairs, by the half-width that the intervals have: where the interval holds 0, more are needed than
+    there are."""
     noise = np.random.default_rng(2).normal(size=(6, 40))
     values = {str(i): row + i / 6 for i, row in enumerate(noise)}
     made = comparisons.simultaneous(values, list(combinations(values, 2)))
@@ -66,7 +67,8 @@ def test_values_of_other_lengths_are_refused() -> None:
 
 
 def test_three_examples_leave_the_interval_open() -> None:
-    """One resample of nine holds the same example three times: its spread is 0, and no multiple of it reaches the mean."""
+    """One resample of nine holds the same example three times: its spread is 0, and no multiple of it reaches the
+    mean."""
     one = comparisons.simultaneous({"a": [1.0, 2.0, 4.0], "b": [0.0, 0.0, 0.0]}, [("a", "b")])["a", "b"]
     assert (one.low, one.high, one.sign) == (-math.inf, math.inf, 0)
 

@@ -195,8 +195,8 @@ def stored(name: str) -> Any:
 )
 @pytest.mark.parametrize("variant", ["paper", "released"])
 def test_altis_table_2(method: str, paper: float, spread: float, variant: str) -> None:
-    """Spearman with gradients, BERT on SST-2 (Ferrando et al. 2022, table 2). Half of the authors' sentences are here, so
-    that the mean is another sample's: the paper's lies inside its 99 % interval, and the spread is the same."""
+    """Spearman with gradients, BERT on SST-2 (Ferrando et al. 2022, table 2). Half of the authors' sentences are here,
+    so that the mean is another sample's: the paper's lies inside its 99 % interval, and the spread is the same."""
     table = stored("bert")
     made = summary("spearman", list(table[method]), list(table["grad"]), variant=variant, how="normal", confidence=0.99)
     assert made.n + made.undefined == len(table) == 500

@@ -62,8 +62,8 @@ def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize(("draw", "truth"), [("exponential", 1.0), ("lognormal", math.exp(0.5)), ("normal", 0.0)])
 def test_a_studentised_interval_covers_at_small_n(draw: str, truth: float) -> None:
-    """400 samples of 12: 95 % intervals hold the truth in at least 88 %, where percentiles fall below that for skewed values.
-    400 samples leave a standard error of 1.6 %."""
+    """400 samples of 12: 95 % intervals hold the truth in at least 88 %, where percentiles fall below that for skewed
+    values. 400 samples leave a standard error of 1.6 %."""
     held = {"studentised": 0, "bootstrap": 0}
     for how in held:
         generator = np.random.default_rng(1)
@@ -75,7 +75,8 @@ def test_a_studentised_interval_covers_at_small_n(draw: str, truth: float) -> No
 
 
 def test_bca_is_that_of_scipy() -> None:
-    """The same formula on other resamples: ends agree within the noise of 5,000 resamples (2 % of the width, three times)."""
+    """The same formula on other resamples: ends agree within the noise of 5,000 resamples (2 % of the width, three
+    times)."""
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).exponential(size=25)
     theirs = stats.bootstrap(
@@ -200,8 +201,8 @@ print(known()["cue_dot"].function([1, 3], [0, 1]), known()["pearson"].function([
 
 
 def test_a_difference_of_two_sets_of_examples() -> None:
-    """Against Welch's interval, which the studentised one nears for normal values; 200 and 100 of them: within a tenth of its
-    width, three standard errors of a quantile of 2000 resamples."""
+    """Against Welch's interval, which the studentised one nears for normal values; 200 and 100 of them: within a tenth
+    of its width, three standard errors of a quantile of 2000 resamples."""
     stats = pytest.importorskip("scipy.stats")
     generator = np.random.default_rng(0)
     first, second = generator.normal(1, 2, size=200), generator.normal(size=100)

@@ -25,8 +25,8 @@ def examples(n: int, d: int, seed: int) -> Any:
 
 
 def test_random_labels_compress_to_one() -> None:
-    """Labels that have nothing to do with the features, in 2 and 4 classes: 1.0 within noise. A code that is right takes no
-    less than the uniform one (but by luck), and one that overfits takes more."""
+    """Labels that have nothing to do with the features, in 2 and 4 classes: 1.0 within noise. A code that is right
+    takes no less than the uniform one (but by luck), and one that overfits takes more."""
     for classes in (2, 4):
         made = []
         for seed in range(5):
@@ -101,8 +101,8 @@ def test_the_released_code_calls_random_labels_compressed() -> None:
 
 
 def test_the_released_code_written_out() -> None:
-    """Its script, a portion at a time: probabilities where logits belong, a rate that falls to 0 in one epoch, early stopping
-    and the choice of the epoch both on the portion that is coded."""
+    """Its script, a portion at a time: probabilities where logits belong, a rate that falls to 0 in one epoch, early
+    stopping and the choice of the epoch both on the portion that is coded."""
     x, labels = examples(300, 8, 0), np.random.default_rng(1).integers(0, 2, 300)
     labels = np.where(x[:, 0] > 0.3, 1, labels)
     made = probing.online_code(x, labels, percents=(40, 80, 100), variant="released", seed=3)
@@ -397,7 +397,8 @@ def test_the_naive_g_is_tested_on_all_texts() -> None:
 
 
 def test_a_gpu_trains_as_many_as_its_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number that it holds stands in for the GPU: searches and folds are cut where it says, and the rates are the same."""
+    """The number that it holds stands in for the GPU: searches and folds are cut where it says, and the rates are the
+    same."""
     hidden = texts(20, 4)
     searches = [token_identity.Search(hidden, hidden), token_identity.Search(hidden, hidden, share=0.5)]
     options: dict[str, Any] = {"kind": "linear", "distance": "l2", "folds": 3, "seed": 5}

@@ -146,7 +146,8 @@ def test_an_order_that_passes_the_bounds_widens_them(monkeypatch: pytest.MonkeyP
 
 
 def test_lds_written_out(gap: Any) -> None:
-    """Each subset by itself through the stock model; log-odds of the target among the two are the difference of the logits."""
+    """Each subset by itself through the stock model; log-odds of the target among the two are the difference of the
+    logits."""
     scores, subsets = noise(gap), held_out_subsets(gap, count=20, **PAIR)
     sums, odds = [], []
     for kept in subsets.kept:
@@ -193,8 +194,8 @@ def test_a_short_text_has_as_many_halves_as_there_are(units: int, count: int, dr
 
 
 def test_a_constant_beside_all_scores_changes_no_lds() -> None:
-    """Each subset keeps as many words as any other, so that a constant is the same in all sums: noise about 0 and random scores
-    above 0 are alike, and both are near 0."""
+    """Each subset keeps as many words as any other, so that a constant is the same in all sums: noise about 0 and
+    random scores above 0 are alike, and both are near 0."""
     model = mixlens.load("sentiment", dtype="float64")
     texts = [
         "The plot was not dull , and the music was good .",
@@ -274,8 +275,8 @@ def test_words_go_as_a_whole() -> None:
 
 
 def test_words_are_blanked_as_a_whole() -> None:
-    """Every token of a word is replaced at once, and the change of the stock model's probability stands beside the sum of the
-    scores of the word."""
+    """Every token of a word is replaced at once, and the change of the stock model's probability stands beside the sum
+    of the scores of the word."""
     trace = split_words()
     scores, label, unk = noise(trace), int(trace.logits.argmax()), trace.model.tokenizer.unk_token_id
 
@@ -312,7 +313,8 @@ def test_sentences_are_units_too() -> None:
 
 
 def test_gaps_are_filled_with_the_most_probable_other_token(gap: Any) -> None:
-    """A word is masked, and the model's own best other guess stands in its place; at some places its best guess is the word."""
+    """A word is masked, and the model's own best other guess stands in its place; at some places its best guess is the
+    word."""
     model, repeated = gap.model, 0
     target = targets.resolve(gap, "were", foil="was", score="log_probability")
     for place in [i for i in range(len(gap)) if not gap.special[i] and i != gap.query]:
