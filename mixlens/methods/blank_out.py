@@ -16,7 +16,7 @@ from ..base.errors import InputError, nearest
 from ..base.steps import part_of, tell
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ..scoring.removal import moved
+from ..scoring.removal import filler_token, moved
 from ..types import Trace
 from ._baselines import known_id
 
@@ -62,7 +62,16 @@ def blanked(question: Question, replacement: str | int, score: str) -> Tensor:
         return zeroed(scored, question.run.word.detach())
     if replacement == "delete":
         return deleted(scored)
-    token, ids = blank_token(question, replacement), question.trace.input_ids
+    ids = question.trace.input_ids
+    if isinstance(replacement, int):
+        token = known_id(question, replacement)
+    else:
+        found = filler_token(question.model, replacement)
+        if found is None:
+            raise InputError(
+                f"{question.model.name!r} has no {replacement} token. Use replacement='delete', 'zero' or an id."
+            )
+        token = found
     return scored.values([row_of(question.trace, [*ids[:j], token, *ids[j + 1 :]]) for j in range(len(ids))])
 
 
@@ -103,16 +112,3 @@ def zeroed(question: Question, word: Tensor) -> Tensor:
         found.append(question.target.of(run.output)[0].detach())
         tell(j + 1, len(question.trace), "texts")
     return torch.stack(found)
-
-
-def blank_token(question: Question, replacement: str | int) -> int:
-    """The id that a token is replaced by."""
-    if isinstance(replacement, int):
-        return known_id(question, replacement)
-    tokenizer = question.model.tokenizer
-    token = None if tokenizer is None else {"mask": tokenizer.mask_token_id, "unk": tokenizer.unk_token_id}[replacement]
-    if token is None:
-        raise InputError(
-            f"{question.model.name!r} has no {replacement} token. Use replacement='delete', 'zero' or an id."
-        )
-    return int(token)

@@ -49,28 +49,24 @@ def path_of(question: Question, ends: Ends, paths: WordPaths, factor: int) -> Te
     return path.to(ends.x.dtype)
 
 
-def widths_of(path: Tensor, rule: str) -> Tensor:
-    """[t pos d]: what the gradient at each point is multiplied with: the step behind it, the step before it, or half of
-    both."""
-    steps = path[1:] - path[:-1]
-    nothing = torch.zeros_like(path[:1])
-    behind, before = torch.cat([steps, nothing]), torch.cat([nothing, steps])
-    return {"riemann_left": behind, "riemann_right": before, "trapezoid": (behind + before) / 2}[rule]
-
-
 def summed(question: Question, ends: Ends, path: Tensor, rule: str, chunk: int) -> tuple[Tensor, int]:
-    """[pos]: the gradients along a path times its steps; and at how many points one was taken."""
-    widths = widths_of(path.to(wide_dtype(path)), rule)
+    """[pos]: the gradients along a path times its steps; and at how many points one was taken.
+
+    A point counts with the step behind it, the step before it, or half of both.
+    """
+    wide = path.to(wide_dtype(path))
+    steps, nothing = wide[1:] - wide[:-1], torch.zeros_like(wide[:1])
+    behind, before = torch.cat([steps, nothing]), torch.cat([nothing, steps])
+    widths = {"riemann_left": behind, "riemann_right": before, "trapezoid": (behind + before) / 2}[rule]
     used = widths.flatten(1).any(-1)
-    parts = path[used].split(chunk_of(question, chunk))
+    taken, size = int(used.sum()), chunk_of(question, chunk)
     total, done = torch.zeros_like(widths[0, :, 0]), 0
-    for gradient, width in zip(
-        gradients_at(question, ends.place, iter(parts)), widths[used].split(len(parts[0])), strict=True
-    ):
+    gradients = gradients_at(question, ends.place, iter(path[used].split(size)))
+    for gradient, width in zip(gradients, widths[used].split(size), strict=True):
         total += (gradient * width).sum((0, -1))
         done += len(width)
-        tell(done, int(used.sum()), "points", since=SEARCH)
-    return total, int(used.sum())
+        tell(done, taken, "points", since=SEARCH)
+    return total, taken
 
 
 @attribution(paper=PAPER, cost="search + steps x 2^factor x 3", peer=True, check=PATH)

@@ -177,11 +177,8 @@ def layer_norms(trace: Trace, name: str, *, times_input: bool) -> tuple[Tensor, 
         else:
             made, off = closed_form(graph, fast.block_of(layer, index), times_input=times_input)
         if not off <= max(TOLERANCE[layer.input.dtype], TOLERANCE[torch.float32]):
-            wider = (
-                ""
-                if layer.input.dtype == torch.float64
-                else " If the weights are very large, load with dtype='float64'."
-            )
+            wide = layer.input.dtype == torch.float64
+            wider = "" if wide else " If the weights are very large, load with dtype='float64'."
             raise ModelError(
                 f"layer {index}: a gradient put together from the parts is not the model's (relative gap {off:.1e}), "
                 f"so {name!r} gives no map. Other methods do not rest on it: ask for them without {name!r}.{wider}"
@@ -226,6 +223,7 @@ class Directions:
 
         trace.model.run_from(trace, note, lambda layer, output: None, after=after)
         self.width = widths[0]
+        self.shape = (len(trace.layers), self.n, self.n)  # of norms, [layer query key]
 
     def push(self, keys: Tensor, directions: Tensor, each: Callable[[int, Tensor], None]) -> None:
         """`directions` [copy in], each at the token `keys` [copy] says: each(layer, J direction [copy query d])."""
@@ -257,10 +255,10 @@ def watched(steps: Sequence[Any]) -> Iterator[Any]:
         tell(done, len(steps), "passes")
 
 
-def column_norms(directions: Directions, shape: tuple[int, int, int], *, summed: bool) -> Tensor:
+def column_norms(directions: Directions, *, summed: bool) -> Tensor:
     """|J_ij|_F, or |sum of the rows of J_ij|_2 if `summed`, from every column of every J: [layer query key]."""
-    squares, (_, n, _), width = torch.zeros(shape, dtype=torch.float64), shape, directions.width
-    for some in watched(directions.batches(n * width)):
+    squares, width = torch.zeros(directions.shape, dtype=torch.float64), directions.width
+    for some in watched(directions.batches(directions.n * width)):
         column = torch.arange(some.start, some.stop)
 
         def add(layer: int, moved: Tensor, column: Tensor = column) -> None:
@@ -271,11 +269,10 @@ def column_norms(directions: Directions, shape: tuple[int, int, int], *, summed:
     return squares.sqrt()
 
 
-def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tensor:
-    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of as many targets as
-    fit."""
-    (depth, n, _), width = shape, directions.width
-    norms = torch.zeros(shape, dtype=torch.float64)
+def spectral_norms(directions: Directions) -> Tensor:
+    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of some of its targets."""
+    (depth, n, _), width = directions.shape, directions.width
+    norms = torch.zeros(directions.shape, dtype=torch.float64)
     d = directions.trace.layers[0].input.shape[-1]
     for targets, key in watched([(t, key) for t in slices(n, depth * width * d, room=1 << 27) for key in range(n)]):
         found: list[list[Tensor]] = [[] for _ in range(depth)]
@@ -291,12 +288,9 @@ def spectral_norms(directions: Directions, shape: tuple[int, int, int]) -> Tenso
     return norms
 
 
-def estimated_norms(
-    directions: Directions, shape: tuple[int, int, int], probes: int, seed: int
-) -> tuple[Tensor, Tensor]:
-    """sqrt of the mean of |J_ij r|^2 over random signs r (Hutchinson: unbiased for |J_ij|_F^2), and its standard
-    error."""
-    depth, n, _ = shape
+def estimated_norms(directions: Directions, probes: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Root of the mean of |J_ij r|^2 over random signs r (Hutchinson: unbiased for |J_ij|_F^2), and its error."""
+    depth, n, _ = directions.shape
     signs = torch.randint(0, 2, (probes * n, directions.width), generator=torch.Generator().manual_seed(seed)) * 2 - 1
     samples = torch.zeros(depth, probes * n, n, dtype=torch.float64)
     for some in watched(directions.batches(probes * n)):
@@ -306,8 +300,7 @@ def estimated_norms(
 
         directions.push(torch.arange(some.start, some.stop) % n, signs[some], keep)
     by_probe = samples.view(depth, probes, n, n).transpose(-1, -2)  # [layer probe query key]
-    estimate = by_probe.mean(1).sqrt()
-    error = by_probe.std(1) / probes**0.5
+    estimate, error = by_probe.mean(1).sqrt(), by_probe.std(1) / probes**0.5
     return estimate, torch.where(estimate > 0, error / (2 * estimate), 0.0)
 
 
@@ -334,14 +327,13 @@ def hta(
         "pushes directions forward through the whole model",
         "Load the model without quantization, or use hta_layer, whose gradients are checked.",
     )
-    directions, n = Directions(trace, after=input == "after"), len(trace)
-    shape, told = (len(trace.layers), n, n), {}
+    directions, told = Directions(trace, after=input == "after"), {}
     if probes is not None:
-        raw, told["standard_error"] = estimated_norms(directions, shape, probes, seed)
+        raw, told["standard_error"] = estimated_norms(directions, probes, seed)
     elif norm == "spectral":
-        raw = spectral_norms(directions, shape)
+        raw = spectral_norms(directions)
     else:
-        raw = column_norms(directions, shape, summed=norm == "sum")
+        raw = column_norms(directions, summed=norm == "sum")
     dtype = working_dtype(trace.layers[0].input.dtype)
     told = {name: value.to(dtype) for name, value in {**told, "raw": raw}.items()}
     scores, empty = rows_to_one(told["raw"])

@@ -97,12 +97,14 @@ def left_alone(block: Block, measure: Measure, seen_as: View) -> Still:
     block.compared["layer"] = (torch.stack([value for value, _ in found]).amax(0), found[0][1])
     still = seen_as(rebuilt.unsqueeze(-3))
     noise = measure(seen_as(other.unsqueeze(-3)), still)[..., 0, :]
-    # The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1.
-    finest = 4 * torch.finfo(noise.dtype).eps if measure is one_minus_cosine else 0.0
+    return Still(still, noise.clamp(min=finest(measure, rebuilt.shape[-1], torch.finfo(noise.dtype).eps)))
+
+
+def finest(measure: Measure, width: int, eps: float) -> float:
+    """The smallest step of a distance: two features that change ranks, or the last digits of a cosine near 1."""
     if measure is spearman:
-        width = rebuilt.shape[-1]
-        finest = 12 / (width * (width**2 - 1))
-    return Still(still, noise.clamp(min=finest))
+        return 12 / (width * (width**2 - 1))
+    return 4 * eps if measure is one_minus_cosine else 0.0
 
 
 def rounding_of_attention(block: Block) -> Tensor:
