@@ -60,7 +60,7 @@ def attcat(
     receives. `released`: layer inputs instead of outputs, special tokens hidden from attention (`mask_special=False`:
     not hidden). `aggregation="rollout"`: the layers multiplied instead of added: the row "Rollout" of Figure 4, for
     which the paper gives no formula. `released`: their plain product, in float64; else each layer is divided by its
-    largest score first."""  # noqa: E501
+    largest score first."""
     activation, received = class_activation(question, variant, mask_special=mask_special)
     weighted = activation * received
     if aggregation not in AGGREGATIONS:

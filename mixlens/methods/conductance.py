@@ -2,7 +2,7 @@
 
 s_j = sum_d integral_0^1 d target / d h_jd (t) . d h_jd / dt dt,    h(t): what enters the layer where embeddings are b + t (x - b)
 sum_j s_j = target(x) - target(b), at every layer
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def layer_conductance(
 
     The scores add up to target(x) - target(baseline) at every layer; at layer 0 they are integrated_gradients of what
     enters the first layer. Points are added until the sum is right to within `tolerance`. A score is of a position,
-    which in a deep layer is a mixture of tokens."""  # noqa: E501
+    which in a deep layer is a mixture of tokens."""
     refuse_counts(tolerance, chunk=chunk, most_steps=most_steps)
     refuse_last_layer(question, "gradients of conductance")
     layer = len(question.trace.layers) // 2 if question.layer is None else question.layer

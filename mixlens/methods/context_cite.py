@@ -1,7 +1,7 @@
 """ContextCite: a sparse linear model of what the prediction does where parts of the text are left out.
 
 f(S) = log p / (1 - p) of the target where the tokens S alone are kept;  f(S) ~ b + sum_{j in S} w_j   (LASSO);  s_j = w_j   [pos]
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

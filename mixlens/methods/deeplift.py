@@ -261,7 +261,7 @@ def deeplift(
     Rescale rule for every elementwise function, the exact symmetric rule for every product: attention, layer norm and
     gates are no exception, so the scores add up to target(x) - target(b). `info["delta_gap"]` says how nearly.
     Baseline: special tokens stay, every other token becomes the mask token (or `baseline`, as in Integrated Gradients).
-    """  # noqa: E501
+    """
     below, name = baseline_run(question, baseline)
     model, hf_model = question.model, question.model.hf_model
     inputs = {key: twice(value) if isinstance(value, Tensor) else value for key, value in question.inputs.items()}

@@ -2,7 +2,7 @@
 
 s_j = sum_t (p_{t+1} - p_t)_j . d target / d x_j (p_t),     p_0 = b, ..., p_{steps + 1} = x, each token on a path of its own
 sum_j s_j = target(x) - target(b) where the steps are small; every dimension goes from b to x without turning back
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def discretized_integrated_gradients(
     often miss their sum, and a warning says by how much. rule=trapezoid takes the mean of the gradients at both ends;
     `factor` halves every step so often, as the paper's f. The authors' code then divides the scores by their length.
     Each anchor is searched among all words, which takes most of the time where the vocabulary is large. Special tokens
-    stay as they are: their score is 0."""  # noqa: E501
+    stay as they are: their score is 0."""
     refuse_path(strategy, rule, factor, steps=steps, neighbours=neighbours, chunk=chunk)
     vocabulary = Vocabulary(question.model)
     vocabulary.refuse_none()

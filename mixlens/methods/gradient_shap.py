@@ -2,7 +2,7 @@
 
 s_j = mean_k (x_k - b_k)_j . d target / d x_j (b_k + a_k (x_k - b_k)),   a_k ~ U(0, 1),  x_k = x + N(0, sigma^2),  b_k a baseline
 sum_j s_j = target(x) - mean_b target(b) on average over draws, without noise
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Gradients of the target: their length, their product with the input, and what papers read from both.
 
 grad_l2_j = |g_j|_2        grad_x_input_j = g_j . x_j        grad_x_input_l2_j = |g_j * x_j|_2        g_j = d target / d x_j
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

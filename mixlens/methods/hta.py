@@ -7,7 +7,7 @@ D_i those of all that is behind attention, R_i = M_i W_O and vbar_i = sum_k a_ik
 
     i != j:  J_ij = R_i sum_h ( a^h_ij V^h_j + u^h_ij (s K^hT_j q^h_i)^T ),      u^h_ij = a^h_ij c^h_ij (v^h_j - vbar^h_i)
     i = j:   the same, plus D_i, plus R_i sum_h s sum_k u^h_ik k^hT_k Q^h_i
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def pair_squares(gamma: Tensor, vv: Tensor, vk: Tensor, k: Tensor, a: Tensor, u:
     g:
 
     sum_hg  a^h a^g <Gamma^hg, V^h V^gT>  +  2 a^h u^gT Gamma^gh V^h K^gT q^g  +  (u^hT Gamma^hg u^g) (K^hT q^h . K^gT q^g)
-    """  # noqa: E501
+    """
     values = torch.einsum("hgiab,hgjab->hgij", gamma, vv)
     moved = torch.einsum("hgiab,gijb->hgija", gamma, u)
     crossed = (moved * torch.einsum("hgjab,gib->hgija", vk, q)).sum((1, -1))
@@ -196,13 +196,13 @@ def hta_layer(trace: Trace) -> tuple[Tensor, Extras]:
 
     In closed form, or by autograd where a model's own code keeps its queries and keys: `.info["form"]` says which.
     `.info["gradient_gap"]`: how far a gradient put together from the closed form's pieces is from the model's, per
-    layer."""  # noqa: E501
+    layer."""
     return layer_norms(trace, "hta_layer", times_input=False)
 
 
 @mixing(paper=GLOBENC, rollout="alti", distribution=False, whole=True, cost="d")
 def hta_layer_x_input(trace: Trace) -> tuple[Tensor, Extras]:
-    """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""  # noqa: E501
+    """HTA x Inputs of one layer (eq. 18): |d y_i / d x_j diag(x_j)|_F, each column times that feature of x_j, as `hta_layer`."""
     return layer_norms(trace, "hta_layer_x_input", times_input=True)
 
 

@@ -157,7 +157,7 @@ def null_attention(
     """A-parallel (eq. 8): what of attention lies in the left null space of T, so that the head's output does not know it.
 
     Zero, without rounding errors, in a head whose null space is empty.
-    """  # noqa: E501
+    """
     projected, told = effective(block, bias=variant == "released")
     there = (told["null_dimension"] > 0)[..., None, None]
     return of_head((block.attention - projected) * there, head), told

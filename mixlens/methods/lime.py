@@ -2,7 +2,7 @@
 
 min_w sum_k pi_k (f(S_k) - b - sum_{j in S_k} w_j)^2 + |w|^2,    s_j = w_j
 pi_k = exp(-(100 d_k)^2 / 25^2)^(1/2),  d_k: cosine distance of S_k to the whole text;  S_k keeps a random number of random units
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lime(
     `count` texts keep a random number of units ("token", "word", "sentence"); the others are deleted, or replaced by
     "pad", "mask", "unk" or a token's id. A text counts by its cosine distance to the whole one, through a kernel of
     width `kernel_width`. No unit is left out of the regression. Explains the probability by default, as the paper does.
-    Special tokens and the position that predicts have the score 0."""  # noqa: E501
+    Special tokens and the position that predicts have the score 0."""
     refuse_count(count=count)
     if count < 2:
         raise InputError(f"count is a number of texts, at least 2, not {count}.")

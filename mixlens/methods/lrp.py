@@ -9,7 +9,7 @@ What arrives at a function is the relevance of its output; what it sends back is
     the rest    activations, softmax, norms (their statistics held still), constant factors: handed on as it is
 
 Each rule hands on all relevance that arrives (but for an output without positive contributions), so the relevance of
-every layer's input adds up to the target's: `info["conservation_gap"]` says how nearly."""  # noqa: E501
+every layer's input adds up to the target's: `info["conservation_gap"]` says how nearly."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def partial_lrp(
     `paper`: the original rules (sums not rescaled). `released`: as AttCAT ran it, Chefer's rules, special tokens hidden
     from attention (`mask_special=False`: not hidden), entry 0 set to 0. `released_chefer`: as Chefer's pipeline ran it,
     the original rules with a linear rule that loses count, entry 0 set to 0. LRP depends on how a function is written:
-    a LoRA model and the same model with its adapter merged get other scores."""  # noqa: E501
+    a LoRA model and the same model with its adapter merged get other scores."""
     book_name = {"paper": "original", "released": "chefer", "released_chefer": "original_released"}[variant]
     attention, info = relevance(question, book_name, inputs_of(question, variant, mask_special=mask_special))
     scores = question.row(attention[-1].clamp(min=0).mean(0))
@@ -293,7 +293,7 @@ def transatt(
     Eq. 13-14 of the paper do not divide by the row sum, the released code does (`normalize=False`: not). `released`: as
     AttCAT ran it, special tokens hidden from attention (`mask_special=False`: not hidden), entry 0 set to 0.
     `released_chefer`: as Chefer's code, entry 0 set to the row's minimum. The scores depend on how a function is
-    written: a LoRA model before and after its adapter is merged gets other scores."""  # noqa: E501
+    written: a LoRA model before and after its adapter is merged gets other scores."""
     inputs = inputs_of(question, variant, mask_special=mask_special)
     attention, info = relevance(question, "chefer", inputs)
     run = question.model.run_attached(inputs)

@@ -37,7 +37,7 @@ def part_norms(block: Block, stage: str, head: int | str | None = None) -> tuple
 
 @mixing(paper=KOBAYASHI_2020, rollout="globenc", distribution=False, stacks=True, extras=RATIO)
 def norm(block: Block, *, head: int | str | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-    """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j; of one `head` |a^h_ij f^h_j| (or of "all")."""  # noqa: E501
+    """N = |sum_h a^h_ij f^h_j|: the length of what attention took from j; of one `head` |a^h_ij f^h_j| (or of "all")."""
     return part_norms(block, "attention", head)
 
 

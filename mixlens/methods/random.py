@@ -15,7 +15,7 @@ def random(block: Block, *, seed: int = 0) -> Tensor:
     """Rand: uniform scores wherever attention may look, rows summing to 1; a function of seed, layer and the two positions.
 
     A counter-based generator (splitmix64's mixing of a counter), so that neither padding nor the batch changes a score.
-    """  # noqa: E501
+    """
     n = block.x.shape[-2]
     place = torch.arange(n, device=block.x.device)
     counter = (place[:, None] << 24) + place + (block.index << 48) + 0x9E3779B9 * (seed + 1)

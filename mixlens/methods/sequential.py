@@ -2,7 +2,7 @@
 
 s_j = (x_j - b_j) . integral_0^1 d target / d x_j (x with b_j + t (x_j - b_j) at j) dt
     = target(x) - target(x with b_j at j)                            by the fundamental theorem of calculus, for every token
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

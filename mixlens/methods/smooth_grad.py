@@ -1,7 +1,7 @@
 """SmoothGrad: the gradient, averaged over inputs with noise.
 
 g_j = 1/m sum_k d target / d x_j (x + e_k),  e_k ~ N(0, sigma^2),  sigma = noise (max x - min x);     s_j = |g_j|_2 or g_j . x_j
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

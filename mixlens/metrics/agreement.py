@@ -95,7 +95,7 @@ def kendall_confidence(scores: Scores, others: Sequence[Scores], *, variant: str
     `paper`: of the token indices in order of decreasing score, as eq. 15 defines it (ties are left to numpy's sort).
     The indices are names, so that their tau is near 0 for any two different orders. `scores`: of the scores themselves,
     -1 to 1; 1 for a method that does not know of classes. `released`: as `paper`, with the first of the other classes
-    alone, as the notebook of MNLI has it. See `class_attributions`."""  # noqa: E501
+    alone, as the notebook of MNLI has it. See `class_attributions`."""
     if not len(others):
         raise InputError(
             "kendall_confidence compares a class with others, and none were given. The model needs two classes."
@@ -227,7 +227,7 @@ def special_token_ranks(
     """Normalised relevance rank (0 for the least relevant token, 1 for the most) of each special token and punctuation mark.
 
     A token that occurs more than once has the mean of its ranks. `released`: its first place alone; see
-    `normalized_ranks`."""  # noqa: E501
+    `normalized_ranks`."""
     special = scores.special or (False,) * len(scores.tokens)
     ranks_of: dict[str, list[float]] = {}
     for token, is_special, rank in zip(scores.tokens, special, normalized_ranks(scores, variant=variant), strict=True):

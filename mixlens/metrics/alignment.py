@@ -53,7 +53,7 @@ def probes_needed(scores: Scores, cues: Any, *, until: str = "first", signs: str
 
     0 is best. Tied tokens come in any order: the expected number. Of g tied tokens, c of them cues, g - c are no cue,
     and (g - c) / (c + 1) of these come before the first cue, c times as many before the last. NaN where there is no cue
-    or all scores are 0."""  # noqa: E501
+    or all scores are 0."""
     one_of("until", until, ("first", "all"))
     values = shares(scores, signs=signs)
     marked = marks(cues, len(values), "cues")

@@ -74,7 +74,7 @@ def aopc(
     """AOPC (AttCAT, eq. 13): p(x) - p(x without its top k % tokens), mean over k = 0, 10, ..., 100, of the predicted label.
 
     k % of the tokens that may go, rounded; tied tokens go in their order in the text. `released`: nine steps, k % of
-    all tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens."""  # noqa: E501
+    all tokens with the special ones, the gold `label`, absolute differences, no value under 10 tokens."""
     question = {"target": target, "foil": foil, "label": label, "ranking": ranking, "unit": unit}
     logs, counts = _attcat(trace, scores, variant, percents, replacement, question)
     drops = _drops(logs)
@@ -121,7 +121,7 @@ def comprehensiveness(
     """Comprehensiveness (ERASER, section 4.2): p(x) - p(x without its top k % tokens), mean over k = 0, 1, 5, 10, 20, 50.
 
     Rounded up to whole tokens. `released` leaves k = 0 out of the mean.
-    """  # noqa: E501
+    """
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     return _eraser(course, percents, replacement, variant, keep=False)
 
@@ -170,7 +170,7 @@ def blank_out_faithfulness(
     `how` is the correlation; `ranking="magnitude"` compares absolute values on both sides. With `unit` all tokens of a
     word or of a sentence are blanked at once, and compared with the sum of their scores. Without special tokens
     (`keep_special=False`) the units that can be taken away are compared, without the position that predicts. `blanked`:
-    those of `blanked_units`, where they are at hand."""  # noqa: E501
+    those of `blanked_units`, where they are at hand."""
     values = scores_of(trace, scores)
     if blanked is None:
         question: dict[str, Any] = {"target": target, "foil": foil, "query": query}

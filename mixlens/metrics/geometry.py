@@ -62,7 +62,7 @@ def block_anisotropy(trace: Trace) -> Array:
     """[layer]: mean cosine similarity of the attention block's outputs y_i of two tokens of a text (ALTI, eq. 1, Figure 3).
 
     y_i is what the norm behind attention puts out; where a layer has no norm there, what the residual stream holds.
-    """  # noqa: E501
+    """
     with torch.no_grad():
         outputs = [proven_block(layer, index).middle for index, layer in enumerate(trace.layers)]
         return np.array([float(mean_cosine(output)) for output in outputs])

@@ -25,7 +25,7 @@ def mixing_ratio(scores: Map) -> Array:
     """[layer query]: r_i = |sum_{j != i} w_ij| / (that + |w_ii|), vectors summed first: how much came from other tokens.
 
     Norm-based methods hand it out with their map.
-    """  # noqa: E501
+    """
     if "mixing_ratio" not in scores.info:
         raise InputError(
             f"a map of {scores.method!r} has no mixing ratio: it needs vectors. Use one of norm, norm_residual, "
@@ -44,7 +44,7 @@ def own_share(scores: Map) -> Array:
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def not_own_top(scores: Map) -> Array:
     """[layer query]: 1 where some other token contributes more than the position's own, else 0. Its mean over positions is
-    the share of tokens that are not their own main contributor. A tie with the own token counts for it."""  # noqa: E501
+    the share of tokens that are not their own main contributor. A tie with the own token counts for it."""
     values = array(scores, "scores", 3)
     return (values.max(-1) > np.diagonal(values, axis1=-2, axis2=-1)).astype(np.float64)
 
@@ -55,7 +55,7 @@ def share_by_distance(
 ) -> Array:
     """[layer query group]: what a position takes from the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and more,
     as a share of what it takes from all others. `per_token`: divided by how many there are. NaN where there are
-    none."""  # noqa: E501
+    none."""
     values = array(scores, "scores", 3)
     shares = _ratio(values, np.where(np.eye(values.shape[-1], dtype=bool), 0, values).sum(-1, keepdims=True))
     return _by_distance(scores, shares, groups, mean=per_token)
@@ -64,7 +64,7 @@ def share_by_distance(
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def mean_by_distance(scores: Map, *, groups: Sequence[tuple[int, int | None]] = DISTANCES) -> Array:
     """[layer query group]: the mean share in a position's row of the tokens at a distance |i - j| of 1, 2, 3, 4-5, 6-10, 11 and
-    more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""  # noqa: E501
+    more (Appendix C.2, before it is averaged over tokens). NaN where there are none."""
     values = array(scores, "scores", 3)
     return _by_distance(scores, _ratio(values, values.sum(-1, keepdims=True)), groups, mean=True)
 
@@ -91,7 +91,7 @@ def _by_distance(scores: Map, shares: Array, groups: Sequence[tuple[int, int | N
 @metric(paper=BRUNNER, needs=("map",), better="neither")
 def share_around(scores: Map, *, query: int | str = 0, centre: int | str | None = None, reach: int = 5) -> Array:
     """[layer 2 reach + 1]: what `query` ([CLS]) takes from the tokens around `centre` (None: the first [SEP]), from `reach`
-    before to `reach` behind, as shares of its row. NaN where the text has ended."""  # noqa: E501
+    before to `reach` behind, as shares of its row. NaN where the text has ended."""
     values = array(scores, "scores", 3)
     row = values[:, find(scores.tokens, query)]
     if centre is None:

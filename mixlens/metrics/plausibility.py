@@ -78,7 +78,7 @@ def rationale_f1(scores: Scores, rationale: Any, *, k: int | None = None, rankin
 
 @metric(paper=ERASER, needs=("scores", "rationale"), better="higher", kind=RATIONALES)
 def rationale_iou(scores: Scores, rationale: Any, *, k: int | None = None, ranking: str = "signed") -> float:
-    """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""  # noqa: E501
+    """Tokens in both over tokens in either, for the k highest scores (None: as many as were marked). NaN where none were."""
     chosen, marked = _chosen(scores, rationale, k, ranking)
     return float((chosen & marked).sum() / (chosen | marked).sum()) if marked.any() else np.nan
 

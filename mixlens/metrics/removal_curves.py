@@ -80,7 +80,7 @@ def decision_flip(
     """Which share of the tokens must go, the highest score first, until the model decides otherwise: 1 where it never does.
 
     With a foil: until the foil is more probable. NaN where the model does not decide for the target in the first place.
-    """  # noqa: E501
+    """
     course = course_of(trace, scores, target=target, foil=foil, label=label, ranking=ranking, unit=unit)
     course = replace(course, target=Lead(**vars(course.target)))
     leads = course.logs([course.order[:count] for count in range(1, len(course.order) + 1)], replacement)

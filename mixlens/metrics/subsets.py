@@ -43,7 +43,7 @@ def lds(
     Every subset keeps half of the words, rounded up, so that a constant added to the scores of all words changes
     nothing; no two of the `count` subsets are the same, and a short text has as many as there are. ContextCite's own
     score keeps each word with probability 1/2. NaN where all sums or all log-odds are equal. `subsets`: those of
-    `held_out_subsets`, where they are at hand."""  # noqa: E501
+    `held_out_subsets`, where they are at hand."""
     values = scores_of(trace, scores)
     if subsets is None:
         drawn: dict[str, Any] = {"count": count, "unit": unit, "replacement": replacement, "seed": seed}
