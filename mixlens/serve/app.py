@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from ..base.errors import InputError
 from ..model.model import Model
 from ..scoring.maps import versions
-from .connections import prompt
 from .describe import about_model
 from .guard import LOOPBACK, Guard
 from .jobs import Desk, Limits
@@ -46,10 +45,11 @@ def application(models: Sequence[Model], *, limits: Limits | None = None, allowe
 
 
 def settings(app: Any) -> uvicorn.Config:
-    """How uvicorn serves the application: connections that send nothing, or half a request, are closed."""
+    """How uvicorn serves the application: no more connections than a server can hold."""
     return uvicorn.Config(
         app,
-        http=prompt(app.limits),
+        http="h11",
+        limit_concurrency=app.limits.connections,
         log_level="warning",
         access_log=False,
         server_header=False,

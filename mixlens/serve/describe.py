@@ -48,7 +48,11 @@ def about_model(desk: Desk, model: Model) -> dict[str, Any]:
         "questions": questions_for(model),
         "methods": [parse_method(name).name for name in methods_for(model)] if model.task in CHOICES else [],
         "fillers": {name: FILLERS[name] for name in known_fillers(model)},
-        "seconds": desk.times.of(model.name),
+        "seconds": {
+            question: {"seconds": round(seconds, 3), "tokens": tokens}
+            for (name, question), (seconds, tokens) in list(desk.times.items())
+            if name == model.name
+        },
     }
 
 

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -19,15 +19,13 @@ from torch.overrides import TorchFunctionMode
 
 from ..base import errors
 from ..base.errors import InputError, MixlensError
-from ..base.steps import listening
+from ..base.steps import Step, listening
 from ..data.truncation import truncated
 from ..model.model import Model
 from ..show.page_entry import Entry, entry
 from ..show.report import METHODS, gather, steps_of
 from ..show.results_page import page_room
 from ..types import Example
-from .times import Times
-from .watching import StoppedError, Watch
 from .work import Answered, answered
 
 log = logging.getLogger("mixlens.serve")
@@ -46,7 +44,6 @@ class Limits(errors.Limits):
     kept: int = 16
     body: int = 100_000  # bytes of a request
     at_once: int = 64  # requests that are being answered
-    arrival: float = 10.0  # seconds the head of a request may take to arrive, and its body
     connections: int = 512
 
 
@@ -89,10 +86,64 @@ class Job:
         self.state, self.error, self.ended = state, error, time.monotonic()
 
 
-SWITCHES = {
-    "_set_grad_enabled",
-    "set_grad_enabled",
-}  # operations that restore the gradient mode: they run in a job that is stopped, too
+class StoppedError(MixlensError):
+    """A job was cancelled, or took too long."""
+
+
+class Watch:
+    """Follows a job, and says why it is to be stopped: it was cancelled, or it takes longer than `seconds`."""
+
+    def __init__(self, job: Job, seconds: float):
+        self.job, self.seconds = job, seconds
+        self.is_gathering = False  # then `gather` notes all there is
+
+    def reason(self) -> str | None:
+        """Why the job is to be stopped; None while it may go on."""
+        if self.job.stop is None and self.job.seconds > self.seconds:
+            self.job.stop = (
+                f"stopped after {self.seconds:g} seconds, the most one text may take. Shorten it, or ask for less."
+            )
+        return self.job.stop
+
+    def note(self, doing: str, share: float) -> None:
+        """Writes down how far the job is, and stops it if it must not go on."""
+        self.job.doing, self.job.share = doing, share
+        reason = self.reason()
+        if reason is not None and share < 1:
+            raise StoppedError(reason)
+
+    def plan(self, steps: Sequence[str]) -> None:
+        """The steps that are to come."""
+        self.job.steps, self.job.begun = list(steps), 0
+
+    def next(self, text: str | None = None) -> None:
+        """The next step begins; `text` says more of the first one."""
+        if text is not None:
+            self.job.steps[0] = text
+        self.job.begun, self.job.within = self.job.begun + 1, ""
+        self.note(self.job.steps[self.job.begun - 1], (self.job.begun - 1) / len(self.job.steps))
+
+    def hear(self, step: Step) -> None:
+        """How far the step is that runs. Its job may be stopped here, too."""
+        if self.job.begun and not self.is_gathering:
+            self.job.within = step.text
+            self.note(self.job.doing, (self.job.begun - 1 + step.share) / len(self.job.steps))
+
+    def gathered(self, doing: str, share: float) -> None:
+        """What `gather` notes: the name of a step when it begins, then the name with how far the step is."""
+        job, self.is_gathering = self.job, True
+        if job.steps[job.begun : job.begun + 1] == [doing]:
+            job.begun, job.within = job.begun + 1, ""
+        elif job.begun and doing.startswith(f"{job.steps[job.begun - 1]}, "):
+            job.within = doing.removeprefix(f"{job.steps[job.begun - 1]}, ")
+        self.note(doing, share)
+
+    def know(self, predictions: Sequence[tuple[str, float]]) -> None:
+        self.job.known = list(predictions)
+
+
+# Operations that restore the gradient mode: they run in a job that is stopped, too.
+SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}
 
 
 class Stoppable(TorchFunctionMode):
@@ -142,7 +193,7 @@ class Desk:
         self._waiting: deque[Job] = deque()
         self._trials: deque[Job] = deque()  # examples that are timed while nobody waits
         self._trial: Job | None = None
-        self.times = Times()
+        self.times: dict[tuple[str, str], tuple[float, int]] = {}  # (model, question): the last seconds, tokens
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="mixlens-worker", daemon=True)
@@ -153,14 +204,10 @@ class Desk:
 
     def read(self, name: str, text: Any) -> int:
         """How many tokens a text has. It is refused here, before it waits, if it is empty or too long."""
-        length = len(self._ids(name, text))
+        length = self.count(name, text)
         most = self.tokens_at_most(self.models[name])  # the message names whichever allows less, the model or the page
         errors.tokens_within(length, most, repr(name) if most == self.models[name].max_tokens else "this page")
         return length
-
-    def count(self, name: str, text: Any) -> int:
-        """How many tokens a text has, however many."""
-        return len(self._ids(name, text))
 
     def cut(self, name: str, text: Any) -> tuple[Any, str | None]:
         """The text cut to what is taken, and a line that says so; a text that fits as it is."""
@@ -186,8 +233,11 @@ class Desk:
             f"The text has no {token}, so no word of it is predicted. Write {token} in place of a word to see what for."
         ]
 
+    def count(self, name: str, text: Any) -> int:
+        """How many tokens a text has, however many."""
+        return len(self._ids(name, text))
+
     def _ids(self, name: str, text: Any) -> Sequence[int]:
-        """The ids of the tokens of a text."""
         with self._reading:
             return self._readers[name].encode(text).input_ids
 
@@ -283,23 +333,21 @@ class Desk:
         watch = Watch(job, self.limits.seconds)
         try:
             with Stoppable(watch.reason), listening(watch.hear):
-                self._compute(job, watch)
+                if job.question == "maps":
+                    watch.plan(steps_of(job.arguments.get("methods", METHODS)))
+                    results = gather(job.model, note=watch.gathered, **job.arguments)
+                    job.entry = entry(results, room=PAGE - page_room())
+                else:
+                    arguments = {**job.arguments, "question": job.question}
+                    job.answer = answered(job.model, job.question, arguments, watch)
         except Exception as failure:  # one text that goes wrong must not end the server for the next one
             return _failed(failure)
         return "done", None
 
-    def _compute(self, job: Job, watch: Watch) -> None:
-        if job.question != "maps":
-            job.answer = answered(job.model, job.question, {**job.arguments, "question": job.question}, watch)
-            return
-        watch.plan(steps_of(job.arguments.get("methods", METHODS)))
-        results = gather(job.model, note=watch.gathered, **job.arguments)
-        job.entry = entry(results, room=PAGE - page_room())
-
     def _time(self, job: Job) -> None:
         """Remember how long an answer took; an example that was put off is timed later."""
         if job.state == "done" and job.question != "maps":
-            self.times.took(job.model.name, job.question, job.seconds, job.arguments["tokens"])
+            self.times[job.model.name, job.question] = job.seconds, job.arguments["tokens"]
         if job is self._trial and job.stop == "a text came first.":
             self._trials.append(Job("", job.model, job.arguments, question=job.question))
         self._trial = None
@@ -321,38 +369,22 @@ def _failed(failure: Exception) -> tuple[str, str]:
 
 
 def _by_shown_name(models: Sequence[Model]) -> dict[str, Model]:
-    """The models by the names that are shown; models that cannot be served are refused."""
+    """The models by the names that are shown: of a folder its own name, as its path is not shown to visitors; a second one of that
+    name is numbered. Models that cannot be served are refused."""
     if not models:
         raise InputError("no model to serve.")
     shown: dict[str, Model] = {}
     for number, model in enumerate(models):
-        _refuse_model(model, models[:number])
+        if model.tokenizer is None:
+            raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
+        if model.name in [other.name for other in models[:number]]:
+            raise InputError(f"two models are called {model.name!r}. Serve one of them.")
+        path = Path(model.name)
+        short = (path.name if path.is_absolute() or path.is_dir() else "") or model.name
         named = copy.copy(model)  # the same weights and the same lock
-        named.name = _shown_name(model.name, shown)
+        named.name = next(one for one in chain([short], (f"{short} ({k})" for k in count(2))) if one not in shown)
         shown[named.name] = named
     return shown
-
-
-def _refuse_model(model: Model, others: Sequence[Model]) -> None:
-    """Refuse a model that cannot read a text, or that has the name of another one."""
-    if model.tokenizer is None:
-        raise InputError(f"{model.name!r} has no tokenizer, so it cannot read what is typed.")
-    if model.name in [other.name for other in others]:
-        raise InputError(f"two models are called {model.name!r}. Serve one of them.")
-
-
-def _shown_name(name: str, others: Container[str]) -> str:
-    """Of a model in a folder the name of that folder: its path is not shown to visitors. A second one of that name is
-    numbered."""
-    short = _folder_name(name) or name
-    numbered = (f"{short} ({number})" for number in count(2))
-    return next(shown for shown in chain([short], numbered) if shown not in others)
-
-
-def _folder_name(name: str) -> str:
-    """The last part of the path of a folder; any other name as it is."""
-    path = Path(name)
-    return path.name if path.is_absolute() or path.is_dir() else name
 
 
 def _reader(model: Model) -> Model:

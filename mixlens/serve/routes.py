@@ -9,13 +9,29 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
+from ..base.errors import nearest
+from ..show.packing import EXACT, decode
+from ..show.page_entry import Entry
 from ..show.page_template import SERVED, filled_page, policy, policy_in
-from .answers import answer_of, entry_of, job_of, plain_scores, standing_of
 from .describe import about_methods, about_model, docs_page, docs_policy, refusal_line
 from .guard import Refusal, clipped
-from .jobs import Desk
+from .jobs import Desk, Job
 from .questions import counted, submitted
-from .schemas import ERRORS, Count, Counted, JobId, LayerNumber, Made, MethodName, Scores, SheetName, Standing, Wanted
+from .schemas import (
+    ERRORS,
+    Count,
+    Counted,
+    JobId,
+    LayerNumber,
+    Made,
+    MethodName,
+    Progress,
+    Scores,
+    SheetName,
+    Standing,
+    Wanted,
+)
+from .work import Answered
 
 
 class Routes:
@@ -56,13 +72,36 @@ class Routes:
         """How many tokens a text has, how many are taken, and what is worth knowing about it before it is sent."""
         return counted(self.desk, request)
 
+    def job_of(self, number: str) -> Job:
+        job = self.desk.job(number)
+        if job is None:
+            memory = f"The last {self.desk.limits.kept} results are kept"
+            raise Refusal(404, f"no job {clipped(number)!r}. {memory}; ask again with POST /api/jobs.")
+        return job
+
+    def entry_of(self, number: str) -> Entry:
+        """The maps of a job; a job that has none is refused."""
+        job = self.job_of(number)
+        if job.entry is None:
+            raise _unfinished(job, "result")
+        return job.entry
+
+    def answer_of(self, number: str) -> Answered:
+        """The answer to a question; a job that has none is refused."""
+        job = self.job_of(number)
+        if job.question == "maps":
+            raise Refusal(409, f"job {number!r} has maps, and no answer. See /api/jobs/{number}/page.")
+        if job.answer is None:
+            raise _unfinished(job, "answer")
+        return job.answer
+
     def answer(self, number: JobId) -> JSONResponse:
         """Of a question other than maps: what the page shows of it, as plain JSON."""
-        return JSONResponse(answer_of(self.desk, number).content)
+        return JSONResponse(self.answer_of(number).content)
 
     def file(self, number: JobId, save: bool = False) -> HTMLResponse:
         """The same answer as one HTML file that opens from disk; with `save` a browser stores it."""
-        page = answer_of(self.desk, number).file
+        page = self.answer_of(number).file
         headers = {"Content-Security-Policy": policy_in(page) + "; frame-ancestors 'none'"}
         if save:
             headers["Content-Disposition"] = 'attachment; filename="mixlens-answer.html"'
@@ -70,22 +109,54 @@ class Routes:
 
     def standing(self, number: JobId) -> Standing:
         """State, how many are before it, what is being done and how far, and the error if it failed."""
-        return standing_of(self.desk, job_of(self.desk, number))
+        job = self.job_of(number)
+        same = ("id", "state", "seconds", "error", "question", "begun")
+        return Standing(
+            **{name: getattr(job, name) for name in same},
+            ahead=self.desk.ahead(job),
+            behind=self.desk.behind(job),
+            progress=Progress(doing=job.doing, share=job.share),
+            steps=list(job.steps),
+            within=job.within if job.state == "running" else "",
+            known=list(job.known),
+            notes=list(job.notes),
+        )
 
     def cancel(self, number: JobId) -> Standing:
         """A waiting job is gone at once, a running one stops at its next operation."""
-        self.desk.cancel(job_of(self.desk, number))
+        self.desk.cancel(self.job_of(number))
         return self.standing(number)
 
     def page_of(self, number: JobId) -> JSONResponse:
         """Tokens, words, prediction, provenance, and the maps as blocks: quantised, deflated, in base64."""
-        return JSONResponse(entry_of(self.desk, number))
+        return JSONResponse(self.entry_of(number))
 
     def scores_of(
         self, number: JobId, method: MethodName, layer: LayerNumber = None, sheet: SheetName = "rollout"
     ) -> Scores:
         """scores[query][key] of one layer of a map, or [[...]] of an attribution, as precisely as the result is held."""
-        return plain_scores(entry_of(self.desk, number), method, layer, sheet)
+        entry = self.entry_of(number)
+        methods = {one["label"]: one for one in entry["methods"]}
+        if method not in methods:
+            message = f"this result has no method {clipped(method)!r}. {nearest(method, list(methods))}"
+            raise Refusal(404, message, allowed=list(methods))
+        one, tokens = methods[method], entry["tokens"]
+        told: dict[str, Any] = {"method": method, "tokens": tokens}
+        if one["kind"] != "map":
+            rows = decode(one["scores"]).tolist()
+            return Scores(**told, layer=None, sheet=None, scores=rows, precision=EXACT.description())
+        if sheet not in one["sheets"]:
+            raise Refusal(422, f"{method!r} has no sheet {clipped(sheet)!r}. {nearest(sheet, one['sheets'])}")
+        at = one["depth"] if layer is None else layer
+        if not 1 <= at <= one["depth"]:
+            raise Refusal(422, f"layer {layer} does not exist: there are layers 1 to {one['depth']}.")
+        rows = decode(one["sheets"][sheet])[(at - 1) * len(tokens) : at * len(tokens)].tolist()
+        return Scores(**told, layer=at, sheet=sheet, scores=rows, precision=entry["holds"])
+
+
+def _unfinished(job: Job, what: str) -> Refusal:
+    because = f" ({job.error})" if job.error else ""
+    return Refusal(409, f"job {job.id!r} is {job.state}{because}: there is no {what}. See /api/jobs/{job.id}.")
 
 
 def add_routes(app: FastAPI, desk: Desk) -> None:
@@ -111,8 +182,7 @@ def add_routes(app: FastAPI, desk: Desk) -> None:
 
 
 async def _refused(request: Request, refusal: Refusal) -> JSONResponse:
-    headers = {"Retry-After": "5"} if refusal.status in (429, 503) else {}
-    return JSONResponse(refusal.body, refusal.status, headers=headers)
+    return refusal.answer()
 
 
 async def _not_valid(request: Request, wrong: RequestValidationError) -> JSONResponse:

@@ -28,8 +28,12 @@ import mixlens  # noqa: E402
 from mixlens.base import errors  # noqa: E402
 from mixlens.base.errors import InputError  # noqa: E402
 from mixlens.serve.app import application, run  # noqa: E402
-from mixlens.serve.jobs import Desk, Limits, Stoppable  # noqa: E402
-from mixlens.serve.watching import StoppedError  # noqa: E402
+from mixlens.serve.jobs import (  # noqa: E402
+    Desk,
+    Limits,
+    Stoppable,
+    StoppedError,
+)
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 LIMITS = Limits(tokens=64, characters=2000, queue=3, seconds=60, kept=4, methods=4)

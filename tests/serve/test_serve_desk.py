@@ -16,9 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
 from mixlens.base.errors import InputError
 from mixlens.serve import jobs
-from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable
-from mixlens.serve.times import Times
-from mixlens.serve.watching import StoppedError, Watch
+from mixlens.serve.jobs import Desk, FullError, Job, Limits, Stoppable, StoppedError, Watch
 from mixlens.show.report import steps_of
 from mixlens.types import Example
 
@@ -141,9 +139,9 @@ def test_a_job_from_the_queue_to_its_end(desk: Desk, held: Held) -> None:
     assert (second.state, second.answer, second.entry, second.known) == ("done", "an answer", None, [("yes", 0.5)])
     assert (second.steps, second.begun, second.doing, second.share) == (["more", "two"], 1, "more", 0.0)
     assert held.seen == [("maps", "a", {"text": "x"}), ("why", "b", {"tokens": 4, "question": "why"})]
-    until(lambda: desk.times.of("b"))
-    assert desk.times.of("a") == {}
-    assert (list(desk.times.of("b")), desk.times.of("b")["why"]["tokens"]) == (["why"], 4)
+    until(lambda: [name for name, _ in desk.times] == ["b"])
+    assert list(desk.times) == [("b", "why")]
+    assert desk.times["b", "why"][1] == 4
     assert [desk.ahead(job) for job in (first, second)] == [0, 0]
     last = desk.submit("a", {"text": "y"})
     assert [desk.job(job.id) for job in (first, second, third, last)] == [
@@ -177,7 +175,6 @@ def test_a_running_job_is_cancelled_at_its_next_step(desk: Desk, held: Held) -> 
     job.stop = "another"
     desk.cancel(job)
     assert job.stop == "another"
-    assert desk.times.of("a") == {}
 
 
 def test_examples_are_timed_while_nobody_waits_and_later_if_somebody_comes(desk: Desk, held: Held) -> None:
@@ -195,8 +192,8 @@ def test_examples_are_timed_while_nobody_waits_and_later_if_somebody_comes(desk:
     assert [(one.id, one.question, one.arguments) for one in desk._trials] == [("", "flow", {"tokens": 2})]
     assert [desk.job("")] == [None]
     held.go.set()
-    until(lambda: desk.times.of("b"))
-    assert list(desk.times.of("b")) == ["flow"]
+    until(lambda: [name for name, _ in desk.times] == ["b"])
+    assert list(desk.times) == [("b", "flow")]
     until(lambda: desk._trial is None)
     assert not desk._trials
 
@@ -256,20 +253,6 @@ def test_a_text_without_a_mask(desk: Desk, held: Held) -> None:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-
-def test_models_by_the_names_that_are_shown(tmp_path: Any) -> None:
-    models: list[Any] = [
-        Model(name) for name in ("hub/x", f"{tmp_path}/one", f"{tmp_path}/b/one", f"{tmp_path}/c/one/", "/")
-    ]
-    shown = jobs._by_shown_name(models)
-    assert list(shown) == ["hub/x", "one", "one (2)", "one (3)", "/"]
-    assert [model.name for model in shown.values()] == list(shown)
-    assert [model.name for model in models][1] == f"{tmp_path}/one"
-    assert jobs._folder_name(str(tmp_path)) == tmp_path.name
-    reader = jobs._reader(models[0])
-    assert reader.tokenizer is not models[0].tokenizer
-    assert reader is not models[0]
 
 
 @pytest.mark.parametrize(
@@ -429,27 +412,3 @@ def test_gradients_are_on_after_every_job(desk: Desk, held: Held, monkeypatch: p
     made = [desk.submit("a", {"tokens": 1}, question="why") for _ in range(2)]
     until(lambda: all(one.ended is not None for one in made))
     assert modes == [True, True]
-
-
-def test_times_are_the_last_by_model_and_question() -> None:
-    times = Times()
-    times.took("a", "why", 1.23456, 7)
-    times.took("a", "flow", 2.0, 8)
-    times.took("b", "why", 9.0, 1)
-    times.took("a", "why", 0.98765, 6)
-    assert times.of("a") == {"why": {"seconds": 0.988, "tokens": 6}, "flow": {"seconds": 2.0, "tokens": 8}}
-    assert times.of("c") == {}
-
-
-def test_the_usual_limits() -> None:
-    usual = {
-        "characters": 20_000,
-        "methods": 8,
-        "tokens": 512,
-        "queue": 8,
-        "seconds": 120.0,
-        "kept": 16,
-        "body": 100_000,
-    }
-    assert vars(Limits()) == {**usual, "at_once": 64, "arrival": 10.0, "connections": 512}
-    assert jobs.PAGE == 2_000_000

@@ -251,19 +251,18 @@ def test_tokens_are_counted_by_the_models_tokenizer(client: Client, text: str, t
 def test_times_are_measured_while_nobody_waits() -> None:
     desk = Desk([loaded("sentiment")], Limits())
     try:
-        assert desk.times.of("sentiment") == {}
+        assert desk.times == {}
         measure(desk)
         job = desk.submit(
             "sentiment", {"text": REVIEW, "methods": ["alti"]}
         )  # goes first: a trial is put off, and done later
         end = time.monotonic() + 60
-        while len(desk.times.of("sentiment")) < 3 and time.monotonic() < end:
+        while len(desk.times) < 3 and time.monotonic() < end:
             time.sleep(0.02)
         assert job.state == "done"
-        took = desk.times.of("sentiment")
-        assert set(took) == {"why", "flow", "methods"}
+        assert set(desk.times) == {("sentiment", question) for question in ("why", "flow", "methods")}
         tokens = len(loaded("sentiment").encode(EXAMPLES["classification"]).input_ids)
-        assert all(one["seconds"] > 0 and one["tokens"] == tokens for one in took.values())
+        assert all(seconds > 0 and count == tokens for seconds, count in desk.times.values())
         assert desk.job("") is None  # an example is nobody's job
     finally:
         desk.close()
@@ -295,7 +294,7 @@ def test_a_text_goes_before_examples_that_are_timed(monkeypatch: pytest.MonkeyPa
         while len(trials) < 2 and time.monotonic() < end:
             time.sleep(0.01)
         assert trials == ["why", "why"]  # it was put off, and begun again
-        assert desk.times.of("sentiment") == {}  # neither was answered
+        assert desk.times == {}  # neither was answered
     finally:
         desk.close()
 
