@@ -20,7 +20,7 @@ from mixlens.scoring.questions import Question
 from mixlens.scoring.targets import resolve
 from mixlens.serve.jobs import Desk, Job, Limits
 from mixlens.serve.questions import example_question
-from mixlens.serve.watching import StoppedError, Watch
+from mixlens.serve.jobs import StoppedError, Watch
 from mixlens.show.report import gather
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
