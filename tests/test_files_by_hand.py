@@ -71,14 +71,14 @@ def test_windows_is_asked_again(
         patched.setattr(files.os, "replace", replace)
         patched.setattr(files.time, "sleep", slept.append)
         patched.setattr(files.os, "name", system)
-        files._rename_over(one, two)
+        files.move(one, two)
     assert (tried, slept) == ([(one, two)] * (refusals + 1), waits)
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "replace", replace)
         if refusals:
             tried.clear()
             with pytest.raises(PermissionError):
-                files._rename_over(one, two)
+                files.move(one, two)
             assert len(tried) == 1
 
 

@@ -71,17 +71,15 @@ def sync(file: int) -> None:
 
 def move(beside: Path, place: Path) -> None:
     """Rename a file to its place, and make the new name outlast a power cut."""
-    _rename_over(beside, place)
-    sync_folder(place.parent)
-
-
-def _rename_over(beside: Path, place: Path) -> None:
-    """`os.replace`. Windows refuses while another program, a virus scanner say, reads the file: there it is tried again."""
+    # Windows refuses while another program, a virus scanner say, reads the file: there it is tried again.
     for seconds in WAITS if os.name == "nt" else ():
         with contextlib.suppress(PermissionError):
-            return os.replace(beside, place)
+            os.replace(beside, place)
+            break
         time.sleep(seconds)
-    return os.replace(beside, place)
+    else:
+        os.replace(beside, place)
+    sync_folder(place.parent)
 
 
 def take_lock(lock: int) -> None:
@@ -105,17 +103,12 @@ def sync_folder(place: Path) -> None:
     except PermissionError:
         return
     try:
-        _sync_names(folder)
-    finally:
-        os.close(folder)
-
-
-def _sync_names(folder: int) -> None:
-    try:
         os.fsync(folder)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -132,9 +125,10 @@ def in_folder(place: Path) -> Iterator[None]:
 def _refusal(error: OSError, place: Path) -> ResultError:
     """The refusal says whether the fault lies outside the folder, on the path to it, or in it."""
     reason = error.strerror or str(error) or type(error).__name__
-    outside = _outside(error, place)
-    if outside is not None:
-        return ResultError(f"the run stopped: {reason} ({str(outside)!r}). The same command goes on.")
+    for name in (error.filename, error.filename2):
+        path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else place
+        if not (path.is_relative_to(place) or place.is_relative_to(path)):
+            return ResultError(f"the run stopped: {reason} ({str(path)!r}). The same command goes on.")
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return ResultError(
             f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or deleted. "
@@ -144,13 +138,6 @@ def _refusal(error: OSError, place: Path) -> ResultError:
         f"cannot write to {str(place)!r}: {reason}. What is done is safe: make room or set the folder right, "
         "then give the same command."
     )
-
-
-def _outside(error: OSError, place: Path) -> Path | None:
-    """The first file the error names that is neither in the folder nor on the path to it."""
-    names = [name for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    paths = (Path(os.fsdecode(name)) for name in names)
-    return next((path for path in paths if not (path.is_relative_to(place) or place.is_relative_to(path))), None)
 
 
 class RunFolder:
@@ -164,23 +151,17 @@ class RunFolder:
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuse a folder that is neither empty nor of this very run."""
-        self._refuse_other_than_folder()
-        if is_file(self.place / "manifest.json"):
-            self._check_manifest(identity)
-        else:
-            self._check_empty()
-
-    def _refuse_other_than_folder(self) -> None:
         if self.place.is_symlink() and not self.place.exists():
             raise InputError(
                 f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own."
             )
         if is_there(self.place) and not self.place.is_dir():
             raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
-
-    def _check_empty(self) -> None:
-        """Refuse a folder without a manifest that holds files of somebody else."""
-        others = sorted(filter(_is_foreign, os.listdir(self.place))) if self.place.is_dir() else []
+        if is_file(self.place / "manifest.json"):
+            self._check_manifest(identity)
+            return
+        names = sorted(os.listdir(self.place)) if self.place.is_dir() else []
+        others = [name for name in names if name != LOCK and not OWN_TEMPORARY.match(name)]
         if others:
             raise InputError(
                 f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
@@ -195,8 +176,10 @@ class RunFolder:
                 f"{str(self.place)!r} has schema {manifest.get('schema')!r}; this mixlens writes {self.schema}."
             )
         if manifest.get("identity_schema", 1) != IDENTITY:
+            versions = manifest.get("versions")
+            version = versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
             raise InputError(
-                f"{str(self.place)!r} was begun by another version of mixlens ({_version_of(manifest)}), which knew a model by "
+                f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by "
                 "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
                 "overwritten."
             )
@@ -246,7 +229,14 @@ class RunFolder:
         sync_folder(self.place.parent)
         lock = self._opened_lock()
         try:
-            self._take_lock(lock)
+            try:
+                take_lock(lock)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                    raise
+                raise InputError(
+                    f"another run is writing to {str(self.place)!r}. Wait for it, or give another folder."
+                ) from None
             self._lock = lock
             self.still_held()
             if identity is not None:
@@ -255,17 +245,6 @@ class RunFolder:
         finally:
             self._lock = None
             os.close(lock)
-
-    def _take_lock(self, lock: int) -> None:
-        """Refuse where another process has the lock."""
-        try:
-            take_lock(lock)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
-                raise
-            raise InputError(
-                f"another run is writing to {str(self.place)!r}. Wait for it, or give another folder."
-            ) from None
 
     def _opened_lock(self) -> int:
         """Open the lock file without a change to it. A link is not followed: its target does not belong to the run."""
@@ -288,31 +267,32 @@ class RunFolder:
 
     def still_held(self) -> None:
         """Refuse to write where somebody else has moved, deleted or replaced the folder in the meantime."""
-        if self._lock is not None and not self._is_same_lock(self._lock):
+        if self._lock is None:
+            return
+        same = False
+        with contextlib.suppress(FileNotFoundError):
+            same = os.path.samestat(os.lstat(self.place / LOCK), os.fstat(self._lock))
+        if not same:
             raise ResultError(
                 f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is written there: "
                 "put it back or leave it, then give the same command."
             )
 
-    def _is_same_lock(self, lock: int) -> bool:
-        try:
-            return os.path.samestat(os.lstat(self.place / LOCK), os.fstat(lock))
-        except FileNotFoundError:
-            return False
-
     def refuse_links(self, *folders: Path) -> None:
         """Refuse a link or a file where the run keeps a subfolder: what a link leads to does not belong to the run."""
-        for place in filter(_is_no_folder, folders):
-            raise InputError(
-                f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
-                "folder: nothing is touched."
-            )
+        for place in folders:
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                raise InputError(
+                    f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
+                    "folder: nothing is touched."
+                )
 
     def clear(self, *folders: Path) -> None:
         """Delete the half-written files of a run that was killed. Files of other names, and folders, stay."""
         for folder in (self.place, *folders):
-            for path in filter(_is_half_written, folder.glob(f"{TEMPORARY}*")):
-                path.unlink()
+            for path in folder.glob(f"{TEMPORARY}*"):
+                if OWN_TEMPORARY.match(path.name) and (path.is_symlink() or path.is_file()):
+                    path.unlink()
 
 
 # --- files of others ----------------------------------------------------------------------------------------------------
@@ -328,8 +308,14 @@ BEGINNINGS = (  # the first line of each kind of table (that of an answer goes o
 
 
 def refuse_foreign(place: Path | None, *, force: bool) -> None:
-    """Refuse a file that somebody else wrote, before anything is computed."""
-    if place is not None and not force and is_file(place) and not _is_ours(place):
+    """Refuse a file that somebody else wrote, before anything is computed. Ours are an empty one, and one that begins as a result
+    does."""
+    if place is None or force or not is_file(place):
+        return
+    with looking(place), place.open("rb") as file:
+        begin = file.read(BEGIN)
+    is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
+    if begin and not is_stored and not any(one.match(begin) for one in BEGINNINGS):
         raise InputError(
             f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
             "(force=True)."
@@ -350,35 +336,7 @@ def write_result(text: str, path: str | os.PathLike[str], *, suffix: str | None 
         raise ResultError(f"the result could not be written to {str(place)!r}: {error.strerror or error}.") from error
 
 
-def _is_ours(place: Path) -> bool:
-    """An empty file, or one that begins as a result does."""
-    with looking(place), place.open("rb") as file:
-        begin = file.read(BEGIN)
-    is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
-    return not begin or is_stored or any(one.match(begin) for one in BEGINNINGS)
-
-
 # --- what a manifest says -----------------------------------------------------------------------------------------------
-
-
-def _version_of(manifest: Mapping[str, Any]) -> str:
-    """The version of mixlens that a manifest names; `?` where it names none."""
-    versions = manifest.get("versions")
-    return versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
-
-
-def _is_no_folder(place: Path) -> bool:
-    """Is there a link, or something that is no folder, at this place?"""
-    return place.is_symlink() or (place.exists() and not place.is_dir())
-
-
-def _is_foreign(name: str) -> bool:
-    """Whether a file of this name was not put into the folder by a run that is about to begin."""
-    return name != LOCK and not OWN_TEMPORARY.match(name)
-
-
-def _is_half_written(path: Path) -> bool:
-    return bool(OWN_TEMPORARY.match(path.name)) and (path.is_symlink() or path.is_file())
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -394,20 +352,13 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
 
 def _difference(there: Any, here: Any) -> str:
     """Two values side by side; of two lists, one of them long, what each has alone."""
-    if not (isinstance(there, list) and isinstance(here, list)) or _are_short(there, here):
+    lists = isinstance(there, list) and isinstance(here, list)
+    if not lists or all(len(json.dumps(value)) <= SHORT for value in (there, here)):
         return f"{_brief(there)} there, {_brief(here)} here"
-    alone, new = _without(there, here), _without(here, there)
+    alone, new = [one for one in there if one not in here], [one for one in here if one not in there]
     if alone or new:
         return f"also {_brief(alone)} there, also {_brief(new)} here"
     return "the same in another order, or another number of times"
-
-
-def _are_short(*values: Any) -> bool:
-    return all(len(json.dumps(value)) <= SHORT for value in values)
-
-
-def _without(values: list[Any], others: list[Any]) -> list[Any]:
-    return [value for value in values if value not in others]
 
 
 def _brief(value: Any) -> str:

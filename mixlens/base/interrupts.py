@@ -23,7 +23,10 @@ def interruptible() -> Iterator[None]:
         except KeyboardInterrupt:
             _stop()
         except SystemExit as end:
-            if not _is_silent_interrupt(end):
+            # typer turns a Ctrl-C that nobody handled into this exit code without a message.
+            if end.code != INTERRUPTED or not isinstance(
+                getattr(end.__context__, "__cause__", None), KeyboardInterrupt
+            ):
                 raise
             _stop()
 
@@ -31,26 +34,17 @@ def interruptible() -> Iterator[None]:
 @contextmanager
 def _handled() -> Iterator[None]:
     """Our handler of Ctrl-C within the block. A process that ignores Ctrl-C (nohup) or handles it continues to do so."""
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _takes_handler()
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        try:
+            signal.signal(signal.SIGINT, _interrupt)
+        except ValueError:  # only the main thread gets signals, and another one cannot set the handler
+            ours = False
     try:
         yield
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _takes_handler() -> bool:
-    """Set our handler; only the main thread gets signals, and another one cannot set it."""
-    try:
-        signal.signal(signal.SIGINT, _interrupt)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_silent_interrupt(end: SystemExit) -> bool:
-    """typer turns a Ctrl-C that nobody handled into this exit code without a message."""
-    return end.code == INTERRUPTED and isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -61,10 +61,9 @@ class Model:
         self.configs = configurations(hf_model)
         self.lock = Locks(self.configs)  # one pass at a time: the attention registry is switched on the configuration
         self.proven_attention: list[tuple[object, bool]] = []  # functions of the stock model; whether they cap logits
+        self.asked_attention: tuple[object, list[Any]] | None = None  # those functions; which of them are a user's
         self.accepts = accepted_names(hf_model)  # names of what the stock model is called with
-        self.token_names: dict[
-            tuple[int, bool], str
-        ] = {}  # names of tokens that were looked up: see `vocabulary.token_name`
+        self.token_names: dict[tuple[int, bool], str] = {}  # that were looked up: see `vocabulary.token_name`
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:

@@ -63,11 +63,12 @@ PATHS = tuple(
 
 def at(root: Any, path: str) -> Any:
     """The attribute at a dotted path; `*` goes through every member of a list."""
-    name, _, rest = path.partition(".")
-    if name == "*":
-        return [layer for member in root for layer in at(member, rest)]
-    attribute = getattr(root, name)
-    return at(attribute, rest) if rest else attribute
+    for name in path.split("."):
+        if name == "*":
+            rest = path.partition("*.")[2]
+            return [layer for member in root for layer in at(member, rest)]
+        root = getattr(root, name)
+    return root
 
 
 def layer_parts(base: nn.Module, family: Family, kept: Kept | None = None) -> list[LayerParts]:
@@ -78,17 +79,17 @@ def layer_parts(base: nn.Module, family: Family, kept: Kept | None = None) -> li
             "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
         )
     facts: dict[str, Any] = {"value_layout": family.value_layout, "parallel": family.parallel, "kept": kept or Kept()}
+    facts |= dict.fromkeys(PATHS)  # absent ones are None
+    named = [name for name in PATHS if getattr(family, name) is not None]
     layers = _part(family, base, "layers")
-    return [
-        LayerParts(layer=layer, **facts, **{name: _part(family, layer, name) for name in PATHS}) for layer in layers
-    ]
+    return [LayerParts(**facts | {name: _part(family, layer, name) for name in named}, layer=layer) for layer in layers]
 
 
 def _part(family: Family, root: Any, name: str) -> Any:
-    """The part that the entry's field `name` leads to from `root`; None where the entry names none."""
+    """The part that the entry's field `name` leads to from `root`."""
     path = getattr(family, name)
     try:
-        return None if path is None else at(root, path)
+        return at(root, path)
     except (AttributeError, TypeError):
         raise ModelError(
             f"family {family.name!r} says {name}={path!r}, but {type(root).__name__} has no such part. "
@@ -100,9 +101,9 @@ def modules_of(module: nn.Module) -> list[nn.Module]:
     """Every module, some perhaps twice; much quicker than `modules()`, which builds every name."""
     modules = [module]
     for one in modules:  # the list grows while it is walked
-        if one._modules:
-            modules += [child for child in one._modules.values() if child is not None]
-    return modules
+        if one is not None and one._modules:
+            modules += one._modules.values()  # type: ignore[arg-type]
+    return [one for one in modules if one is not None]
 
 
 def refuse_split(name: str, parts: Sequence[LayerParts]) -> None:

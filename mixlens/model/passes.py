@@ -173,7 +173,7 @@ def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
         )
     modules = modules_of(model)
     training = [module for module in modules if module.training]
-    compiled = any(module._compiled_call_impl is not None for module in modules)
+    compiled = [module for module in modules if module._compiled_call_impl is not None]
     as_written = torch.compiler.set_stance("force_eager") if compiled else nullcontext()
     try:
         for module in training:

@@ -152,8 +152,8 @@ def _refuse_infinite(model: Model, difference: float, told: str) -> None:
 def _allowed(model: Model, like: Tensor, layers: int) -> float:
     """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's, in which
     some norms of a float64 model compute."""
-    types = (digits_of_products(like, dtype) for dtype in (like.dtype, model.dtype, torch.float32))
-    allowed = max(LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types)
+    types = [digits_of_products(like, dtype) for dtype in {like.dtype, model.dtype, torch.float32}]
+    allowed = max([LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types])
     if any(holds_eight_bits(parts.output) for parts in model.parts):
         allowed = max(allowed, EIGHT_BITS * LAYER_ROUNDINGS)
     return allowed * math.sqrt(layers)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -44,12 +44,12 @@ def packages_of(function: Any) -> set[str]:
     while isinstance(function, partial):
         function = function.func
     called = function if hasattr(function, "__globals__") else type(function).__call__
-    names = (getattr(function, "__module__", None), getattr(called, "__globals__", {}).get("__name__"))
-    return {_package(str(name)) for name in names if name is not None}
+    names = [getattr(function, "__module__", None), getattr(called, "__globals__", {}).get("__name__")]
+    return set(map(_package, filter(None, names)))
 
 
-def _package(module: str) -> str:
-    return module.partition(".")[0]
+def _package(module: object) -> str:
+    return str(module).partition(".")[0]
 
 
 def is_known(module: nn.Module) -> bool:
@@ -96,23 +96,31 @@ def _hooks_of_all() -> list[Any]:
 # --- attention functions ----------------------------------------------------------------------------------------------
 
 
-def implementation(model: Model) -> tuple[Any, Any, Any]:
+def implementation(model: Model) -> tuple[list[tuple[str, Any, Any]], list[Any], list[object]]:
     """What computes attention in the stock model now: (name, attention function, mask function) of each implementation that its
     configurations name; the attention function in each file that its modules come from (None for a file without one), with the
     functions that all these call; and which of its modules, or whether its configurations, look back alone."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as MASKS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as ATTENTION
 
-    modules = [part for parts in model.parts for part in modules_of(parts.layer)]
-    causal = tuple(part.__dict__["is_causal"] for part in modules if "is_causal" in part.__dict__)
-    masks = tuple(getattr(config, name, None) for config in model.configs for name in ("is_decoder", "is_causal"))
-    names = dict.fromkeys(config._attn_implementation for config in model.configs)
-    registered = tuple((name, ATTENTION.get(name), MASKS.get(name)) for name in names)
-    files = dict.fromkeys(type(part).__module__ for part in modules)
-    written = [getattr(sys.modules.get(file), "eager_attention_forward", None) for file in files]
-    helpers = [helper for function in (*written, *(one for _, one, _ in registered)) for helper in called_by(function)]
-    inner = [one for helper in helpers if packages_of(helper) == {"transformers"} for one in called_by(helper)]
-    return registered, (*written, *helpers, *inner), (causal, masks)
+    causal: list[object] = []
+    files: dict[str, None] = {}
+    for parts in model.parts:
+        for part in modules_of(parts.layer):
+            files[type(part).__module__] = None
+            if "is_causal" in part.__dict__:
+                causal.append(part.__dict__["is_causal"])
+    names: dict[str, None] = {}
+    for config in model.configs:
+        causal += [getattr(config, "is_decoder", None), getattr(config, "is_causal", None)]
+        names[config._attn_implementation] = None
+    registered = [(name, ATTENTION.get(name), MASKS.get(name)) for name in names]
+    functions: list[Any] = [getattr(sys.modules.get(file), "eager_attention_forward", None) for file in files]
+    seen = [*functions, *(attention for _, attention, _ in registered)]
+    helpers = list(chain.from_iterable(map(called_by, seen)))
+    written = [helper for helper in helpers if hasattr(helper, "__code__") and packages_of(helper) == {"transformers"}]
+    inner = chain.from_iterable(map(called_by, written))
+    return registered, [*functions, *helpers, *inner], causal
 
 
 def called_by(function: Any) -> list[Any]:
@@ -121,16 +129,22 @@ def called_by(function: Any) -> list[Any]:
     for name in function.__code__.co_names if hasattr(function, "__code__") else ():
         if isinstance(function.__globals__.get(name), FunctionType):
             found.append(function.__globals__[name])
-        found += [getattr(place, name) for place in OPERATIONS if hasattr(place, name)]
+        for place in OPERATIONS:
+            if hasattr(place, name):
+                found.append(getattr(place, name))
     return found
 
 
 def foreign_functions(model: Model) -> list[Any]:
     """The functions of the stock model's attention and of its masks that are not transformers' own. What such a function does
-    may depend on anything, so it is compared on every text."""
-    registered, written, _ = implementation(model)
-    functions = [*written, *(function for _, *pair in registered for function in pair)]
-    return [function for function in functions if function is not None and not packages_of(function) <= TRUSTED]
+    may depend on anything, so it is compared on every text. Asked anew where a function is another one than when last asked."""
+    functions = implementation(model)
+    if model.asked_attention is None or model.asked_attention[0] != functions:
+        registered, written, _ = functions
+        every = [*written, *chain.from_iterable(pair for _, *pair in registered)]
+        foreign = [function for function in every if function is not None and not packages_of(function) <= TRUSTED]
+        model.asked_attention = functions, foreign
+    return model.asked_attention[1]
 
 
 # --- its errors -------------------------------------------------------------------------------------------------------

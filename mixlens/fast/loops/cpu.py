@@ -180,18 +180,13 @@ def library() -> ctypes.CDLL | None:
     compiler = _compiler()
     if compiler is None:
         return None
-    maps = _lines(Path("/proc/self/maps"))  # the OpenMP library already in this process is torch's
-    places = {line.split()[-1] for line in maps}
-    openmp = min((place for place in places if Path(place).name.startswith(OPENMP)), default=None)
+    openmp = _openmp_of_torch()
     if openmp is None and torch.get_num_threads() > 1:
         return None
     flags = ["-O3", "-fno-math-errno", "-fopenmp-simd", "-shared", "-fPIC"]
     flags += ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
     linked = ["-lm"] if openmp is None else ["-fopenmp", openmp, "-lm"]
-    # What this machine's code may use: a cache on a shared disk must not serve another processor.
-    facts = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith(("flags", "Features"))]
-    processor = platform.machine() + (facts[0] if facts else platform.processor())
-    key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, processor)).encode()).hexdigest()[:24]
+    key = hashlib.sha256(repr((SOURCE.read_bytes(), compiler, flags, linked, _processor())).encode()).hexdigest()[:24]
     with built(f"loops-{key}", partial(_compile, [*compiler, *flags], linked)) as place:
         return ctypes.CDLL(str(place))
 
@@ -217,9 +212,20 @@ def _compiler() -> list[str] | None:
     return None if place is None else [place, *words[1:]]
 
 
-def _lines(place: Path) -> list[str]:
-    """The lines of a file of the system; none where there is no such file."""
+def _openmp_of_torch() -> str | None:
+    """The OpenMP library already in this process, which is torch's."""
     try:
-        return place.read_text().splitlines()
+        lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
-        return []
+        return None
+    places = {line.split()[-1] for line in lines}
+    return min((place for place in places if Path(place).name.startswith(OPENMP)), default=None)
+
+
+def _processor() -> str:
+    """What this machine's code may use: a cache on a shared disk must not serve another processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine() + platform.processor()
+    return platform.machine() + next((line for line in lines if line.startswith(("flags", "Features"))), "")
