@@ -414,13 +414,12 @@ def test_two_columns_of_one_name_are_carried_as_text(model: Any, tmp_path: Path)
 
 
 def test_a_label_of_blanks_is_no_label() -> None:
-    for classes in ([], ["negative", "positive"]):
-        options = {"options": {"columns": ["mine"]}}
-        labels = page_facts.Labels({"model": {"classes": classes}, "identity": options}, "mine")
+    for classes in ((), ("negative", "positive")):
+        judged = page_facts.Judged("mine", classes=classes)
         for value in (" ", "\t\n", "", None):
-            assert labels.add({"mine": value}, "positive") == (None, None)
-        assert (labels.rows, labels.without + labels.unknown) == (0, 4)
-        assert labels.add({"mine": "positive"}, "positive") == ("positive", True)
+            assert judged.add(value, "positive") == (None, None)
+        assert (judged.rows, judged.without + judged.unknown) == (0, 4)
+        assert judged.add("positive", "positive") == ("positive", True)
 
 
 @pytest.mark.parametrize("size", [10**21, sys.maxsize + 1])

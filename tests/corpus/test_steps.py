@@ -11,7 +11,7 @@ import pytest
 from mixlens.base.errors import InputError
 from mixlens.runs.corpus.rows import InputRow
 from mixlens.runs.corpus.sources import typed_columns
-from mixlens.runs.corpus.worker import BadRow, Plan, Worker, answers_of
+from mixlens.runs.corpus.worker import BadRow, Plan, Worker
 
 pa = pytest.importorskip("pyarrow")
 
@@ -35,18 +35,6 @@ def test_numbers_and_yes_or_no_are_carried_as_they_are() -> None:
     }
     twice = pa.schema([("c", pa.int64()), ("c", pa.string())])
     assert typed_columns(twice, ["c"]) == ()  # which of the two is meant is not known
-
-
-def test_questions_that_cannot_be_asked_answer_themselves() -> None:
-    calls = []
-
-    def answer(asked: list[int]) -> list[str]:
-        calls.append(asked)
-        return [f"answer {i}" for i in asked]
-
-    refusal = InputError("no target")
-    assert answers_of(["a", refusal, "c"], answer) == ["answer 0", refusal, "answer 2"]  # type: ignore[arg-type]
-    assert calls == [[0, 2]]
 
 
 def test_an_error_is_not_held_beyond_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:

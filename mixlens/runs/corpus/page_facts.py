@@ -57,16 +57,48 @@ class OneClass:
     words: dict[str, dict[str, Listed]] = field(default_factory=dict)  # method -> for, against; by rows
 
 
-@dataclass(frozen=True)
+@dataclass
 class Judged:
-    """Counts of predictions that are compared with a carried column of labels."""
+    """Predictions compared with a carried column of labels. A number is the model's own class number, as for `target="gold"`;
+    of a model without classes by name, words are compared."""
 
     column: str
-    rows: int  # with a label that is one of the model's classes
-    correct: int
-    unknown: int  # with a label that is not
-    without: int
-    table: Counter[tuple[str, str]]  # (label, prediction) -> rows
+    rows: int = 0  # with a label that is one of the model's classes
+    correct: int = 0
+    unknown: int = 0  # with a label that is not
+    without: int = 0
+    table: Counter[tuple[str, str]] = field(default_factory=Counter)  # (label, prediction) -> rows
+    classes: Sequence[str] = ()
+
+    def add(self, value: Any, predicted: str) -> tuple[str | None, bool | None]:
+        """The label that a value means, and whether it is what was predicted."""
+        try:
+            if self.classes:
+                whole = int(value) if isinstance(value, float) and value.is_integer() else value
+                label = label_of(whole, self.classes)
+            else:
+                label = None if value is None else str(value).strip() or None
+        except InputError:
+            self.unknown += 1
+            return None, None
+        if label is None:
+            self.without += 1
+            return None, None
+        right = same(label, predicted)
+        self.rows, self.correct = self.rows + 1, self.correct + right
+        if self.classes:
+            self.table[label, predicted] += 1
+        return label, right
+
+    def why_not(self) -> str | None:
+        """Why there is no accuracy."""
+        if self.rows:
+            return None
+        known = f" ({', '.join(self.classes[:12])})" if self.classes else ""
+        return (
+            f"No row has a label in the column {self.column!r} that is a class of the model{known}, so there is no accuracy. "
+            f"{self.unknown:,} rows have another value, {self.without:,} have none."
+        )
 
 
 @dataclass(frozen=True)
@@ -156,11 +188,10 @@ def overview(
     if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples <= 10_000:
         raise InputError(f"examples is how many rows can be looked at, 0 to 10,000, not {examples!r}.")
     manifest = manifest_of(out)
-    seen = _Pass(
-        methods_of(manifest), Labels(manifest, label), examples, sum(facts_of(p)["rows"] for p in shard_files(out))
-    )
+    judged, why_not = judged_by(manifest, label)
+    seen = _Pass(methods_of(manifest), judged, examples, sum(facts_of(p)["rows"] for p in shard_files(out)))
     reasons = visit_rows(out, manifest, seen.add)
-    counts, labels = seen.counts, seen.labels
+    counts = seen.counts
     named = counts.predicted.most_common(classes)
     notes = []
     if counts.has_dropped:
@@ -187,8 +218,8 @@ def overview(
         ],
         other_classes=len(counts.predicted) - len(named),
         probability=seen.probability,
-        judged=labels.judged(),
-        not_judged=labels.why_not(),
+        judged=judged if judged is not None and judged.rows else None,
+        not_judged=why_not if judged is None else judged.why_not(),
         agreement=counts.agreement,
         ratios=counts.ratios,
         gap=counts.gap,
@@ -210,22 +241,11 @@ def overview(
     )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A row that may become an example, with what was computed of it."""
-
-    row: Mapping[str, Any]
-    file: str
-    seen: RowFacts
-    label: str | None
-    correct: bool | None
-
-
 class _Pass:
     """What a page shows beside the counts of a summary."""
 
-    def __init__(self, methods: Sequence[str], labels: Labels, examples: int, rows: int):
-        self.counts, self.labels, self.examples = Counts(methods), labels, examples
+    def __init__(self, methods: Sequence[str], judged: Judged | None, examples: int, rows: int):
+        self.counts, self.judged, self.examples = Counts(methods), judged, examples
         self.probability, self.gaps, self.times = Bins(PROBABILITY), Bins(GAP), Bins(SECONDS)
         self.no_gap = self.sure = 0
         self.lengths: Counter[int] = Counter()
@@ -257,15 +277,26 @@ class _Pass:
             self.no_gap += gap == 0
             if gap > 0:
                 self.gaps.add(gap)
-        label, correct = self.labels.add(row, seen.predicted)
-        candidate = Candidate(row, file, seen, label, correct)
-        self.tagged.update(tags_of(candidate))
-        make = cache(lambda: sampled(candidate, self.labels.column))
+        label, correct = None, None
+        if self.judged is not None and seen.predicted != NONE:
+            label, correct = self.judged.add(row.get(self.judged.column), seen.predicted)
+        reasons = reasons_of(row, seen, correct)
+        apart, _, wrong, held, opened = reasons.values()
+        belongs = {
+            "wrong": wrong is not None and -wrong > SURELY_WRONG,
+            "held": held is not None,
+            "apart": apart is not None and apart < APART,
+            "open": opened is not None,
+        }
+        tags = tuple(tag for tag, belonging in belongs.items() if belonging)
+        self.tagged.update(tags)
+        column = None if self.judged is None else self.judged.column
+        make = cache(lambda: sampled(row, seen, column, file=file, label=label, correct=correct, tags=tags))
         if self.examples and number % self.step == 0:
             self.spaced.append(make())
         if number < self.room:
             self.every.append(make())
-        for why, value in reasons_of(candidate).items():
+        for why, value in reasons.items():
             self._choose(why, value, int(row["row"]), make)
         facts = {"row": int(row["row"]), "id": row["id"], "gap": gap}
         self._choose("largest gaps", None if gap is None else -gap, facts["row"], lambda: facts)
@@ -320,37 +351,24 @@ def spread(items: Sequence[Any]) -> list[Any]:
     return [items[i] for i in sorted(range(len(items)), key=lambda i: int(f"{i:0{bits}b}"[::-1], 2))]
 
 
-def reasons_of(candidate: Candidate) -> dict[str, float | None]:
+def reasons_of(row: Mapping[str, Any], seen: RowFacts, correct: bool | None) -> dict[str, float | None]:
     """Of each reason to show a row a value that is low where the reason is strong; None where it does not apply."""
-    probability, check = candidate.row.get("probability"), candidate.seen.check
-    left = min(check.left.values(), default=None) if check is not None else None
+    probability, check = row.get("probability"), seen.check
+    left = None if check is None else min(check.left.values(), default=None)
     gap = None if check is None else check.gap
     values = (
-        candidate.seen.agreement,
+        seen.agreement,
         probability,
-        -probability if candidate.correct is False and probability is not None else None,
+        -probability if correct is False and probability is not None else None,
         -left if left is not None and left >= HELD else None,
         -gap if gap is not None and gap > OPEN else None,
     )
     return dict(zip(WHY[1:], values, strict=True))
 
 
-def tags_of(candidate: Candidate) -> tuple[str, ...]:
-    """The lists of rows worth a look that a row belongs to."""
-    apart, _, wrong, held, opened = reasons_of(candidate).values()
-    belongs = {
-        "wrong": wrong is not None and -wrong > SURELY_WRONG,
-        "held": held is not None,
-        "apart": apart is not None and apart < APART,
-        "open": opened is not None,
-    }
-    return tuple(tag for tag, belonging in belongs.items() if belonging)
-
-
-def sampled(candidate: Candidate, column: str | None) -> Sampled:
+def sampled(row: Mapping[str, Any], seen: RowFacts, column: str | None, **known: Any) -> Sampled:
     """The row as the page shows it: long texts and values are cut. `column`: the carried column of labels."""
-    row, tokens, seen = candidate.row, candidate.row["tokens"], candidate.seen
-    value = None if column is None else row.get(column)
+    tokens, value, label = row["tokens"], None if column is None else row.get(column), known.pop("label")
     return Sampled(
         row=int(row["row"]),
         id=cut(str(row["id"]), FIELD),
@@ -363,8 +381,7 @@ def sampled(candidate: Candidate, column: str | None) -> Sampled:
         prediction=seen.predicted,
         probability=row.get("probability"),
         target=row.get("target"),
-        label=candidate.label if candidate.label is not None or value is None else cut(str(value), FIELD),
-        correct=candidate.correct,
+        label=label if label is not None or value is None else cut(str(value), FIELD),
         gap=row.get("gap"),
         seconds=float(row["seconds"]),
         agreement=seen.agreement,
@@ -375,10 +392,9 @@ def sampled(candidate: Candidate, column: str | None) -> Sampled:
         ),
         methods=tuple(seen.scores),
         scores=np.array([values[:LONG] for values in seen.scores.values()]).reshape(len(seen.scores), -1),
-        file=candidate.file,
         words=tuple(word for word in words_of(row) if max(word.tokens) < LONG),
         check=seen.check,
-        tags=tags_of(candidate),
+        **known,
     )
 
 
@@ -386,62 +402,19 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------
-
-
-class Labels:
-    """Predictions compared with the labels in one column: that which `label` names, or one with a usual name. A number is
-    the model's own class number, as for `target="gold"`."""
-
-    def __init__(self, manifest: Mapping[str, Any], label: str | None):
-        model, identity = mapping(manifest.get("model")), mapping(manifest.get("identity"))
-        carried, self.classes = names(mapping(identity.get("options")).get("columns")), names(model.get("classes"))
-        if label is not None and label not in carried:
-            known = nearest(label, carried) if carried else "This run carried none: --columns."
-            raise InputError(f"the run carried no column {label!r}. {known}")
-        self.column = label or next((name for name in LABELS if name in carried), None)
-        self.no_classes: str | None = None
-        if label is None and self.column is not None and not self.classes:
-            self.no_classes = f"The model has no classes by name, so the column {self.column!r} is not compared with what it predicts."
-            self.column = None
-        self.rows = self.correct = self.unknown = self.without = 0
-        self.table: Counter[tuple[str, str]] = Counter()
-
-    def add(self, row: Mapping[str, Any], predicted: str) -> tuple[str | None, bool | None]:
-        """The row's label, and whether it is what was predicted."""
-        if self.column is None or predicted == NONE:
-            return None, None
-        value = row.get(self.column)
-        try:
-            if self.classes:
-                whole = int(value) if isinstance(value, float) and value.is_integer() else value
-                label = label_of(whole, self.classes)
-            else:
-                label = None if value is None else str(value).strip() or None
-        except InputError:
-            self.unknown += 1
-            return None, None
-        if label is None:
-            self.without += 1
-            return None, None
-        right = same(label, predicted)
-        self.rows, self.correct = self.rows + 1, self.correct + right
-        if self.classes:
-            self.table[label, predicted] += 1
-        return label, right
-
-    def judged(self) -> Judged | None:
-        """What was counted; None where no row has a label."""
-        if not self.rows:
-            return None
-        return Judged(str(self.column), self.rows, self.correct, self.unknown, self.without, self.table)
-
-    def why_not(self) -> str | None:
-        """Why there is no accuracy."""
-        if self.column is None or self.rows:
-            return self.no_classes
-        known = f" ({', '.join(self.classes[:12])})" if self.classes else ""
+def judged_by(manifest: Mapping[str, Any], label: str | None) -> tuple[Judged | None, str | None]:
+    """What compares predictions with the column that `label` names, or one with a usual name; or why nothing does."""
+    model, identity = mapping(manifest.get("model")), mapping(manifest.get("identity"))
+    carried, classes = names(mapping(identity.get("options")).get("columns")), names(model.get("classes"))
+    if label is not None and label not in carried:
+        known = nearest(label, carried) if carried else "This run carried none: --columns."
+        raise InputError(f"the run carried no column {label!r}. {known}")
+    column = label or next((name for name in LABELS if name in carried), None)
+    if column is None:
+        return None, None
+    if label is None and not classes:
         return (
-            f"No row has a label in the column {self.column!r} that is a class of the model{known}, so there is no accuracy. "
-            f"{self.unknown:,} rows have another value, {self.without:,} have none."
+            None,
+            f"The model has no classes by name, so the column {column!r} is not compared with what it predicts.",
         )
+    return Judged(column, classes=classes), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,11 +19,11 @@ from ...model.chat import refuse_no_template
 from ...model.encode import Encoded
 from ...model.model import Model
 from ...model.predict import predictions, refuse_generation
-from ...scoring.aggregate import find, rolled_row, rolled_rows
-from ...scoring.asking import RANDOM, MethodRequest, grouped, map_of, parse_methods
+from ...scoring.aggregate import find, rolled_rows
+from ...scoring.asking import RANDOM, grouped, map_of, parse_methods
 from ...scoring.attributions import attribute_each
 from ...scoring.maps import Call, Scorer, fresh, method, mix
-from ...types import Attribution, Chat, Example, Map, Prediction, Trace
+from ...types import Attribution, Chat, Example, Map, Trace
 from .parquet import Row, maps_content, parquet_content, schema_of, table_of
 from .plan import CUT, RATIO, Plan, refuse_target
 from .row_words import input_columns
@@ -33,7 +33,6 @@ from .taken_out import refuse_trust, trust_columns
 from .writing import written_rows
 
 LONGEST_REASON = 400  # characters
-Read = Attribution | MixlensError  # the scores of one method on one row, or the reason why there are none
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,6 @@ class ShardFiles:
     input: str  # fingerprint of the rows it was made from
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the model and the methods say of one row. `seconds`: its share of the seconds of its batch."""
-
-    trace: Trace
-    maps: dict[str, Map]
-    scores: dict[str, Read]
-    prediction: Prediction
-    seconds: float
-
-
 class Worker:
     """A model and a plan. `window` does the work; nothing is remembered between two calls."""
 
@@ -78,6 +66,8 @@ class Worker:
         self.requests = parse_methods(plan.methods)
         self.maps = {name: request for name, request in self.requests.items() if request.is_map}
         self.random = [name for name, request in self.maps.items() if request.name == RANDOM]  # seeds differ by text
+        specific = any(request.class_specific for request in self.requests.values())
+        self.needs_target = plan.target == "gold" and specific  # of each row
         self.groups = grouped(self.requests)
         names = [] if plan.generate is not None else [name for group in self.groups for name in group]
         # in the order of the columns
@@ -120,7 +110,12 @@ class Worker:
             try:
                 if isinstance(row, RowError):
                     raise InputError(row.reason)
-                texts.append((row, self.encode(row)))
+                code = self.encode(row)
+                if self.plan.query is not None:
+                    find(code.tokens, self.plan.query)
+                if self.needs_target and row.target is None:
+                    raise InputError("the row has no target and no label, so there is no gold target to explain.")
+                texts.append((row, code))
             except TokenLimitError as error:  # of a text that was not to be cut, with the option that cuts it
                 whole = getattr(row, "text", None) is not None and not self.plan.truncate
                 bad.append(_bad_row(row, naming_option(error) if whole else error))
@@ -183,7 +178,7 @@ class Worker:
         try:
             if self.plan.generate is not None:
                 return written_rows(self.model, self.plan, self.requests, rows, encoded)
-            answers = self._answers(rows, encoded, compare)
+            return self._rows(rows, encoded, compare)
         except RowsError:  # the other batches, which are not compared, would be wrong too
             raise
         except (MixlensError, MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
@@ -195,9 +190,9 @@ class Worker:
                 torch.cuda.empty_cache()
             half = len(encoded) // 2
             return self._batch(rows[:half], encoded[:half]) + self._batch(rows[half:], encoded[half:])
-        return [self._row_or_reason(*one) for one in zip(rows, encoded, answers, strict=True)]
 
-    def _answers(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], compare: bool) -> list[Answer]:
+    def _rows(self, rows: Sequence[InputRow], encoded: Sequence[Encoded], compare: bool) -> list[Row | MixlensError]:
+        """The columns of each row, or the reason why it has none; its share of the seconds of the batch."""
         started = time.perf_counter()
         if self.streams:
             traces, maps = fresh(partial(self._stream, encoded, compare), self.model)
@@ -211,23 +206,29 @@ class Worker:
             maps = self._by_method(of_groups, len(traces))
             for trace, of_trace in zip(traces, maps, strict=True):
                 of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
-        scores: dict[str, list[Read]] = {}
-        places = [self._place(trace) for trace in traces]
+        query, scores = self.plan.query, {}
+        places = [trace.query if query is None else find(trace.tokens, query) for trace in traces]
         for name, request in self.requests.items():
             if name in self.maps:
-                scores[name] = answers_of(
-                    places, partial(_rolled, [one[name] for one in maps], places, request.rollout)
-                )
-            else:
-                scores[name] = self._attributed(request, rows, traces)
+                scores[name] = rolled_rows([one[name] for one in maps], places, convention=request.rollout)
+            else:  # rows share their gradients; each has its own target, and its own error where that is refused
+                asked = [self._question(row) if request.class_specific else {"query": query} for row in rows]
+                options = {"variant": request.variant, "tokens": self.plan.batch_tokens, **request.options}
+                scores[name] = attribute_each(traces, request.name, asked, **options)
         predicted = predictions(traces, k=1)
         seconds = (time.perf_counter() - started) / len(encoded)
-        return [
-            Answer(
-                traces[i], maps[i], {name: of_method[i] for name, of_method in scores.items()}, predicted[i], seconds
-            )
-            for i in range(len(rows))
-        ]
+        made: list[Row | MixlensError] = []
+        for i, (row, code) in enumerate(zip(rows, encoded, strict=True)):
+            prediction, probability = predicted[i][0] if predicted[i] else (None, None)
+            known = {"query": places[i], "prediction": written(prediction), "probability": probability, "target": None}
+            of_row = {name: of_method[i] for name, of_method in scores.items()}
+            try:
+                made.append(self._row({**input_columns(row, code), **known}, row, traces[i], maps[i], of_row, seconds))
+            except MixlensError as error:
+                made.append(error)
+            except MemoryError:
+                made.append(_memory_error(code))
+        return made
 
     def _stream(self, encoded: Sequence[Encoded], compare: bool) -> tuple[list[Trace], list[dict[str, Map]]]:
         """Every layer is scored by every method when it has run, then released."""
@@ -248,91 +249,40 @@ class Worker:
                 of_trace |= {name: by_name[self.requests[name].name] for name in group}
         return maps
 
-    def _place(self, trace: Trace) -> int | MixlensError:
-        """The position that is read, or the reason why there is none."""
-        try:
-            return trace.query if self.plan.query is None else find(trace.tokens, self.plan.query)
-        except MixlensError as error:
-            return error
+    def _question(self, row: InputRow) -> dict[str, Any]:
+        """What a method that explains a class or a word is asked of one row."""
+        plan = self.plan
+        foil = row.foil if plan.target == "gold" and plan.foil is None else plan.foil
+        target = row.target if plan.target == "gold" else plan.target
+        return {"query": plan.query, "target": target, "foil": foil, "score": plan.score}
 
-    def _attributed(self, request: MethodRequest, rows: Sequence[InputRow], traces: Sequence[Trace]) -> list[Read]:
-        """The scores of one method on every row, or the reason why there are none. Rows share their gradients."""
-        plan, questions = self.plan, []
-        for row in rows:
-            question: Any = {"query": plan.query}
-            if request.class_specific and plan.target != "gold":
-                question |= {"target": plan.target, "foil": plan.foil, "score": plan.score}
-            elif request.class_specific and row.target is None:
-                question = InputError("the row has no target and no label, so there is no gold target to explain.")
-            elif request.class_specific:
-                foil = row.foil if plan.foil is None else plan.foil
-                question |= {"target": row.target, "foil": foil, "score": plan.score}
-            questions.append(question)
-        options: dict[str, Any] = {"variant": request.variant, "tokens": plan.batch_tokens, **request.options}
-
-        def attributed(asked: Sequence[int]) -> Sequence[Read]:
-            return attribute_each([traces[i] for i in asked], request.name, [questions[i] for i in asked], **options)
-
-        return answers_of(questions, attributed)
-
-    # - one row
-
-    def _row_or_reason(self, row: InputRow, code: Encoded, answer: Answer) -> Row | MixlensError:
-        """The columns of one row, or the reason why it has none."""
-        try:
-            started = time.perf_counter()
-            prediction, probability = answer.prediction[0] if answer.prediction else (None, None)
-            gap = max((float(scores.info["gap"]) for scores in answer.maps.values()), default=None)
-            columns: Row = {**input_columns(row, code), "query": _or_raise(self._place(answer.trace))}
-            columns |= {"prediction": written(prediction), "probability": probability, "target": None, "gap": gap}
-            columns |= zip(self.plan.columns, row.columns, strict=True)
-            scores = {name: _or_raise(answer.scores[name]) for name in self.requests}
-            for name, read in scores.items():
-                columns[name] = read.scores.numpy()
-                if name not in self.maps:
-                    columns["target"] = read.info["target"] or columns["target"]
-            for name in self.ratios:
-                columns[RATIO + name] = answer.maps[name].info["mixing_ratio"].float().mean(-1).tolist()
-            if self.plan.trust:
-                columns |= trust_columns(answer.trace, columns, scores)
-            if self.plan.maps is not None:
-                kind = getattr(torch, self.plan.maps)
-                columns["maps"] = {name: one.scores.to("cpu", kind).numpy() for name, one in answer.maps.items()}
-            columns["seconds"] = answer.seconds + time.perf_counter() - started
-            return columns
-        except MixlensError as error:
-            return error
-        except MemoryError:
-            return _memory_error(code)
-
-
-def answers_of(questions: Sequence[Any], answer: Callable[[list[int]], Sequence[Read]]) -> list[Read]:
-    """The answer to each question, all of them at once. A question that is a reason not to ask is its own answer."""
-    asked = [i for i, question in enumerate(questions) if not isinstance(question, MixlensError)]
-    answers = dict(zip(asked, answer(asked), strict=True))
-    return [answers.get(i, question) for i, question in enumerate(questions)]
-
-
-def _rolled(maps: Sequence[Map], places: Sequence[Any], convention: str | None, asked: Sequence[int]) -> Sequence[Read]:
-    """The row of each rolled-out map at its place: all together; where one is refused, each by itself."""
-    try:
-        wanted = [maps[i] for i in asked], [places[i] for i in asked]
-        return rolled_rows(*wanted, convention=convention) if asked else []
-    except MixlensError:
-        return [_rolled_row(maps[i], places[i], convention) for i in asked]
-
-
-def _rolled_row(scores: Map, place: int, convention: str | None) -> Read:
-    try:
-        return rolled_row(scores, place, convention=convention)
-    except MixlensError as error:
-        return error
-
-
-def _or_raise(answer: Any) -> Any:
-    if isinstance(answer, MixlensError):
-        raise answer
-    return answer
+    def _row(
+        self,
+        columns: Row,
+        row: InputRow,
+        trace: Trace,
+        maps: Mapping[str, Map],
+        scores: Mapping[str, Attribution | MixlensError],
+        seconds: float,
+    ) -> Row:
+        started = time.perf_counter()
+        columns["gap"] = max((float(one.info["gap"]) for one in maps.values()), default=None)
+        columns |= zip(self.plan.columns, row.columns, strict=True)
+        for name, read in scores.items():
+            if isinstance(read, MixlensError):
+                raise read
+            columns[name] = read.scores.numpy()
+            if name not in self.maps:
+                columns["target"] = read.info["target"] or columns["target"]
+        for name in self.ratios:
+            columns[RATIO + name] = maps[name].info["mixing_ratio"].float().mean(-1).tolist()
+        if self.plan.trust:
+            columns |= trust_columns(trace, columns, scores)
+        if self.plan.maps is not None:
+            kind = getattr(torch, self.plan.maps)
+            columns["maps"] = {name: one.scores.to("cpu", kind).numpy() for name, one in maps.items()}
+        columns["seconds"] = seconds + time.perf_counter() - started
+        return columns
 
 
 def _memory_error(code: Encoded) -> InputError:
