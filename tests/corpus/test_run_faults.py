@@ -60,7 +60,7 @@ def same(out: Path, whole: Path) -> None:
     assert [path.name[:12] for path in shards.shard_files(out)] == [
         path.name[:12] for path in shards.shard_files(whole)
     ]
-    assert not shards.half_written(out)
+    assert not [*out.rglob(".tmp-*")]
     assert json.loads((out / "manifest.json").read_text())["finished"]
 
 
@@ -273,7 +273,7 @@ def test_what_failed_for_want_of_room_takes_no_room(
         patch.setattr(disk, "sync", full)
         with pytest.raises(ResultError, match=r"No space left on device\. What is done is safe"):
             go(ROWS, tmp_path / "run", model=model, **ASKED)
-    assert not shards.half_written(tmp_path / "run")
+    assert not [*(tmp_path / "run").rglob(".tmp-*")]
     assert shards.shard_files(tmp_path / "run")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -191,7 +190,7 @@ class Counts:
         self.removal = Removal({method: Turned() for method in methods}, {method: Gaps() for method in methods})
         self.has_dropped = False  # whether rare words were dropped
         self.signed: set[str] = set()  # methods that gave a score below 0
-        self.slow: list[tuple[float, int, int, dict[str, Any]]] = []
+        self.slow: list[dict[str, Any]] = []
         self._shares: list[tuple[str, str, str, int, float]] = []  # KEYS, number of the row, share with its sign
         self._words: Any = None
 
@@ -201,8 +200,6 @@ class Counts:
         predicted = row.get("prediction") or NONE
         self.predicted[predicted] += 1
         self.unnamed += drop_rarest(self.predicted, NAMES)
-        self.tokens.add(len(row["tokens"]))
-        self.seconds.add(row["seconds"])
         self.cut += row.get(CUT) is not None
         if row.get("gap") is not None:
             self.gap.add(row["gap"])
@@ -211,10 +208,12 @@ class Counts:
                 layers = self.ratios.setdefault(name.removeprefix(RATIO), [Mean() for _ in values])
                 for mean, value in zip(layers, values, strict=False):
                     mean.add(value)
-        facts = {"row": row["row"], "id": row["id"], "tokens": len(row["tokens"]), "seconds": row["seconds"]}
-        heapq.heappush(self.slow, (row["seconds"], -row["row"], self.rows, facts))
-        if len(self.slow) > SLOW:
-            heapq.heappop(self.slow)
+        length, seconds = len(row["tokens"]), row["seconds"]
+        self.slow.append({"row": row["row"], "id": row["id"], "tokens": length, "seconds": seconds})
+        self.tokens.add(length)
+        self.seconds.add(seconds)
+        if len(self.slow) > 2 * SLOW:
+            self.slow = self.slowest(SLOW)
         scores = {name: np.array(row[name], dtype=np.float64) for name in self.methods if row.get(name) is not None}
         self.signed |= {method for method, values in scores.items() if (values < 0).any()}
         self._agree(self.agreement, scores)
@@ -307,7 +306,7 @@ class Counts:
         return self._words.loc[(predicted, method)] if is_there else self._words.iloc[:0].droplevel([0, 1])
 
     def slowest(self, count: int) -> list[dict[str, Any]]:
-        return [facts for *_, facts in heapq.nlargest(count, self.slow, key=lambda entry: entry[:3])]
+        return sorted(self.slow, key=lambda facts: (-facts["seconds"], facts["row"]))[:count]
 
 
 def _first(words: pd.DataFrame, value: pd.Series, count: str, most: int, sign: int = 1) -> Listed:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InputError, ResultError
-from ...base.files import TEMPORARY, RunFolder, sync_folder, write
+from ...base.files import RunFolder, sync_folder, write
 from ...base.optional import optional
 from ...base.paths import is_file, looking
 
@@ -162,15 +162,20 @@ class CorpusFolder(RunFolder):
         if number is None or not path.is_file():
             return None
         content = path.read_bytes()
-        if not _is_listed(path, hashlib.sha256(content).hexdigest(), listed.get(number)):
+        digest = hashlib.sha256(content).hexdigest()
+        if not _is_listed(path, digest, listed.get(number)):
             return None
         try:
-            shard = read_shard(path, content, run)
-        except ResultError:
+            facts = facts_of(path, content)
+            maps = None if facts["maps"] is None else str(facts["maps"])
+            rows, errors = int(facts["rows"]), len(facts["errors"])
+            shard = Shard(int(facts["number"]), path.name, rows, errors, digest, str(facts["input"]), maps)
+            if facts["run"] != run or shard.number != number:
+                return None
+        except (ResultError, KeyError, TypeError, ValueError):
             return None
-        maps = None if shard.maps is None else _number_of(shard.maps)
-        has_maps = shard.maps is None or (maps is not None and _is_whole(self.maps / shard.maps, number))
-        return shard if shard.number == number and has_maps else None
+        has_maps = maps is None or (_number_of(maps) is not None and _is_whole(self.maps / maps, number))
+        return shard if has_maps else None
 
     def bad_rows(self, shards: Mapping[int, Shard]) -> Iterator[dict[str, Any]]:
         """The rows that could not be explained, as the shards say, in the order of the data."""
@@ -180,18 +185,17 @@ class CorpusFolder(RunFolder):
 
     def write_errors(self, shards: Mapping[int, Shard]) -> None:
         """errors.jsonl anew, whole. It says nothing that the shards do not say."""
-        write(self.errors, (error_line(row).encode() for row in self.bad_rows(shards)))
+        write(self.errors, (_line(row) for row in self.bad_rows(shards)))
 
     def add_errors(self, bad: Iterable[Any]) -> None:
         """Append lines to errors.jsonl while the run goes on. A line that a crash cut off is written again by `write_errors`."""
-        lines = "".join(error_line(vars(row)) for row in bad)
-        if lines:
+        if lines := b"".join(_line(vars(row)) for row in bad):
             with self.errors.open("ab") as file:
-                file.write(lines.encode())
+                file.write(lines)
 
 
-def error_line(row: Mapping[str, Any]) -> str:
-    return json.dumps(dict(row), ensure_ascii=False) + "\n"
+def _line(row: Mapping[str, Any]) -> bytes:
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
 # --- the files of a folder ----------------------------------------------------------------------------------------------
@@ -237,27 +241,6 @@ def refuse_changed(path: Path, listed: Mapping[int, tuple[str, str]]) -> None:
             f"{path.name!r} is not the file that the run wrote: its checksum is another. Give the run's command again: it is "
             "moved aside, and its rows are done again."
         )
-
-
-def read_shard(path: Path, content: bytes, run: str) -> Shard:
-    """What a shard says of itself; refused where it is no shard, or one of another run."""
-    facts = facts_of(path, content)
-    try:
-        if facts["run"] != run:
-            raise ResultError(f"{path.name!r} is a shard of another run.")
-        return Shard(
-            int(facts["number"]),
-            path.name,
-            int(facts["rows"]),
-            len(facts["errors"]),
-            hashlib.sha256(content).hexdigest(),
-            str(facts["input"]),
-            None if facts["maps"] is None else str(facts["maps"]),
-        )
-    except ResultError:
-        raise
-    except (KeyError, TypeError, ValueError):
-        raise ResultError(f"{path.name!r} is no shard of a corpus run.") from None
 
 
 def _arrow_and_parquet() -> tuple[Any, Any]:
@@ -311,8 +294,3 @@ def rows_in(path: Path, columns: Collection[str] | None = None) -> Iterator[dict
         names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=ROWS_HELD, columns=names):
             yield from batch.to_pylist()
-
-
-def half_written(place: Path) -> list[Path]:
-    """The temporary files in a folder; a run that ended, however it did, leaves none."""
-    return sorted(place.rglob(f"{TEMPORARY}*"))
