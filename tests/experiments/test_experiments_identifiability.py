@@ -20,11 +20,10 @@ from mixlens.base.errors import InputError
 from mixlens.metrics import Interval, token_identity, token_training
 from mixlens.metrics.raw_and_effective import token_types
 from mixlens.metrics.token_identity import input_vectors
-from mixlens.papers.identifiability import context, mixing, pos, tokens
+from mixlens.papers.identifiability import context, mixing, pos, tokens, values
 from mixlens.papers.identifiability import main as paper
-from mixlens.papers.identifiability.context_claims import far_context_is_smaller
 from mixlens.runs.experiments import Outcome, Setup, known, run
-from mixlens.runs.experiments.claims import Claim
+from mixlens.runs.experiments.claims import Claim, Measured
 from mixlens.runs.experiments.plan import PLANS
 from mixlens.types import Example, Map, Record
 
@@ -942,9 +941,9 @@ def test_far_context_of_two_data_sets_is_compared() -> None:
         turned = [replace(r, method=method) for r in distances(sign)]
         return Outcome(replace(setup_of("id-context"), methods=(method,)), turned, [], None, 0.0)
 
-    assert far_context_is_smaller([outcome(1), outcome(-1)]).word == "same"
-    assert far_context_is_smaller([outcome(-1), outcome(1)]).word == "different"
-    assert far_context_is_smaller([outcome(1, "alti"), outcome(1)]).word == "not comparable"
+    assert context.far_context_is_smaller([outcome(1), outcome(-1)]).word == "same"
+    assert context.far_context_is_smaller([outcome(-1), outcome(1)]).word == "different"
+    assert context.far_context_is_smaller([outcome(1, "alti"), outcome(1)]).word == "not comparable"
 
 
 def test_own_shares_of_two_data_sets_are_compared_layer_by_layer() -> None:
@@ -1033,12 +1032,16 @@ def test_the_last_figure_has_pronouns_and_to_and_symbols() -> None:
         assert (word_of(fourth, records, "id-pos") == "not comparable") is (tag not in pos.FUNCTION)
 
 
+def hta_of(records: Sequence[Record]) -> Any:
+    return values.Hta(Measured(setup_of("id-pos"), list(records), []), "hta")
+
+
 def test_the_width_of_a_type_is_that_of_its_tokens() -> None:
     """By hand: 21 tokens at 0, 0.05 ... 1 are 0.5 wide from 25 to 75 %. A type of few tokens has no width."""
     tokens_ = [Record("1", "hta", "own share", i / 20, {"layer": 1, "tag": "IN"}) for i in range(21)]
     few = [replace(r, info={**r.info, "tag": "DT"}) for r in tokens_[:19]]
-    assert pos._widths([*tokens_, *few], "hta", 1, pos.FUNCTION) == pytest.approx({"IN": 0.5})
-    assert pos._widths(tokens_, "hta", 1, pos.CONTENT) == {}
+    assert pos.widths(hta_of([*tokens_, *few]), 1, pos.FUNCTION) == pytest.approx({"IN": 0.5})
+    assert pos.widths(hta_of(tokens_), 1, pos.CONTENT) == {}
 
 
 def test_types_are_counted_and_those_of_few_tokens_are_not() -> None:

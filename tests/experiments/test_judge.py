@@ -659,8 +659,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]
 
 @needs_fast
 def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four map methods on two texts: two forward passes, one block for each layer of each text, data drawn once, names
-    parsed once."""
+    """Four map methods on two texts: two forward passes, one block for each layer of each text, data drawn once."""
     passes: list[Any] = []
     blocks = counted(monkeypatch, Block, "__init__")
     draws = counted(monkeypatch, sys.modules["mixlens.runs.experiments.prepare"], "load")

@@ -1,10 +1,11 @@
-"""The plan of On Identifiability in Transformers (Brunner et al. 2020): its models, its runs, and every figure it has."""
+"""The plan of On Identifiability in Transformers (Brunner et al. 2020): its models, its runs, and every figure it
+has."""
 
 from __future__ import annotations
 
 from ...metrics.mixing_stats import BRUNNER
 from ...runs.experiments.plan import Comparison, Item, Role, Step, plan
-from .context_claims import far_context_is_smaller
+from .context import far_context_is_smaller
 from .mixing import shares_are_larger
 
 BERT, BERT_MRPC, BERT_COLA = "bert", "bert-mrpc", "bert-cola"
@@ -15,11 +16,12 @@ LINEAR = {"kinds": ("linear",), "distances": ("cosine",), "rate": FAST_RATE}
 ESTIMATED = {"methods": ("hta:probes=2",)}
 PASSAGE = (  # of A.3; its second part ends within a sentence
     "research into military brats has consistently shown them to be better behaved than their civilian counterparts.",
-    "hypothesizes as to why brats are better behaved: firstly, military parents have a lower threshold for misbehavior in their "
-    "children; secondly, the mobility of teenagers might make them less likely to attract attention to themselves, as many want "
-    "to fit in and are less secure with their surroundings; and thirdly, normative constraints are greater, with brats knowing "
-    "that their behavior is under scrutiny and can affect the military member's career. teenage years are typically a period "
-    "when people establish independence by taking some risks away from their",
+    "hypothesizes as to why brats are better behaved: firstly, military parents have a lower threshold for misbehavior "
+    "in their children; secondly, the mobility of teenagers might make them less likely to attract attention to "
+    "themselves, as many want to fit in and are less secure with their surroundings; and thirdly, normative "
+    "constraints are greater, with brats knowing that their behavior is under scrutiny and can affect the military "
+    "member's career. teenage years are typically a period when people establish independence by taking some risks "
+    "away from their",
 )
 PAIR = (  # of C.4; the second sentence begins with a quotation mark
     "he said the foodservice pie business doesn't fit the company's long-term growth strategy.",
@@ -193,8 +195,8 @@ ITEMS = (
     Item(
         "Equations 3-5, 7; section 3.3",
         "rank and null space of T, alternative attention within the simplex",
-        reason="a proof, without an experiment; in Python `mixlens.identifiability` gives rank and dimensions of the heads of a "
-        "model, `mixlens.alternative_attention` other weights with the same output",
+        reason="a proof, without an experiment; in Python `mixlens.identifiability` gives rank and dimensions of the "
+        "heads of a model, `mixlens.alternative_attention` other weights with the same output",
     ),
     Item("Figure 1a", "Pearson of raw and effective attention by length", ("effective",)),
     Item(
@@ -203,28 +205,29 @@ ITEMS = (
     Item(
         "Section 3.4",
         "effective attention as the alternative attention of minimal norm, or on the probability simplex",
-        reason="the paper names both, finds their reading unclear (parts that change no output stay in the weights) and leaves "
-        "them to later work; id-effective-attention has the paper's own form",
+        reason="the paper names both, finds their reading unclear (parts that change no output stay in the weights) "
+        "and leaves them to later work; id-effective-attention has the paper's own form",
     ),
     Item("Figure 5", "raw and effective attention to [SEP] from [SEP] and from others", ("effective",)),
     Item(
         "Figure 6",
         "raw, effective and null attention of one head of layer 4 on one passage (the figure does not name the head)",
-        command=f'mixlens plot "{PASSAGE[0]}" --pair "{PASSAGE[1]}" --model bert-base-uncased --kind matrix --pieces --layer 4 '
-        "--method null_attention:head=0 --width 30 -o null.svg (then attention:head=0, effective_attention:head=0)",
+        command=f'mixlens plot "{PASSAGE[0]}" --pair "{PASSAGE[1]}" --model bert-base-uncased --kind matrix --pieces '
+        "--layer 4 --method null_attention:head=0 --width 30 -o null.svg "
+        "(then attention:head=0, effective_attention:head=0)",
     ),
     Item("Figure 2a; 0.93 of section 4.2", "tokens identified in each layer", ("identity",)),
     Item("Figures 2b, 8, 9, 10; 0.70 and 0.94 of section 4.2", "a g of one layer on all layers", ("across",)),
     Item(
         "Section 4.1",
         "408 pairs, 26 to 92 tokens, 58 on average, 21,723 in all",
-        reason="facts of MRPC. 21,723 of 408 are 53 tokens on average, not 58: chance in step identity is 1 / 53 here (0.019), "
-        "where D.1 has 1.7 %",
+        reason="facts of MRPC. 21,723 of 408 are 53 tokens on average, not 58: chance in step identity is 1 / 53 here "
+        "(0.019), where D.1 has 1.7 %",
     ),
     Item(
         "Appendix D",
-        "1,043 sentences of CoLA, 5 to 35 tokens, 11 on average; 4,000 pairs of MNLI, 155,964 tokens, 6 to 128, 39 on average; "
-        "19,839 tokens of 500",
+        "1,043 sentences of CoLA, 5 to 35 tokens, 11 on average; 4,000 pairs of MNLI, 155,964 tokens, 6 to 128, 39 on "
+        "average; 19,839 tokens of 500",
         reason="facts of the data",
     ),
     Item(
@@ -272,16 +275,16 @@ ITEMS = (
 COMPARISONS = (
     Comparison(
         "D.2.1, Figure 40",
-        "on CoLA the own token's share and P are slightly larger than on MRPC in every layer (means over texts; a layer where P "
-        "is 0 in every text of both is left out; how much is slight is not judged)",
+        "on CoLA the own token's share and P are slightly larger than on MRPC in every layer (means over texts; a "
+        "layer where P is 0 in every text of both is left out; how much is slight is not judged)",
         "in the figures",
         ("contributions-cola", "contributions"),
         shares_are_larger,
     ),
     Comparison(
         "D.2.1, Figure 41",
-        "on CoLA tokens beyond the 10th neighbour contribute less of the context than on MRPC (here: those up to 10 away "
-        "contribute more, in the first, middle and last layer)",
+        "on CoLA tokens beyond the 10th neighbour contribute less of the context than on MRPC (here: those up to 10 "
+        "away contribute more, in the first, middle and last layer)",
         "in the figure; explained by 11 tokens on average",
         ("contributions-cola", "contributions"),
         far_context_is_smaller,

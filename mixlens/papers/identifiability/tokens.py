@@ -1,8 +1,9 @@
-"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 4: which token is a hidden state still?"""
+"""Evaluations of On Identifiability in Transformers (Brunner et al. 2020), section 4: which token is a hidden state
+still?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,7 +14,6 @@ from torch import Tensor
 from ...base.errors import InputError
 from ...metrics.arguments import one_of
 from ...metrics.intervals import Interval
-from ...metrics.mixing_stats import BRUNNER
 from ...metrics.token_identity import (
     DISTANCES,
     KINDS,
@@ -27,29 +27,26 @@ from ...metrics.token_identity import (
 )
 from ...metrics.token_training import RATES, Training
 from ...model.model import Model
-from ...runs.experiments.claims import Published
-from ...runs.experiments.experiment import Setup, experiment
+from ...runs.experiments.claims import Claim, Measured, Published, Rule, Values, Verdict, incomparable, mean_over
+from ...runs.experiments.experiment import Setup
 from ...runs.experiments.tables import Table, by
 from ...types import Example, Record
-from .token_claims import TOKEN_CLAIMS
-from .values import depth_of, select
+from .values import IN_FIGURE, above_zero, almost_equal, depth_of, evaluation, of_twelve, select
 
 Units = Iterator[tuple[str, list[Record]]]
-TRAINED: dict[str, Any] = {
-    "rate": 1e-4,
-    "search": False,
-    "epochs": None,
-    "embedding": "sum",
-}  # options of every experiment that trains a g
+# Options of every experiment that trains a g.
+TRAINED: dict[str, Any] = {"rate": 1e-4, "search": False, "epochs": None, "embedding": "sum"}
 DIFFERS_TRAINED = (
-    "The folds are random splits of the texts into 70, 15 and 15 %, so that test sets overlap; the paper does not say how its 10 "
-    "folds make these shares.",
-    "The input vectors are the sums of word, position and segment embeddings (section 2); option embedding names others.",
-    "The paper searched the learning rate and names 0.0001. Option search=true searches its seven rates on the validation texts.",
+    "The folds are random splits of the texts into 70, 15 and 15 %, so that test sets overlap; the paper does not say "
+    "how its 10 folds make these shares.",
+    "The input vectors are the sums of word, position and segment embeddings (section 2); option embedding names "
+    "others.",
+    "The paper searched the learning rate and names 0.0001. Option search=true searches its seven rates on the "
+    "validation texts.",
 )
 
 
-# --- states and options, for every experiment that trains a g ---------------------------------------------------------------
+# --- states and options, for every experiment that trains a g ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -65,12 +62,9 @@ class States:
 
 def states_of(model: Model, examples: Sequence[Example], embedding: str) -> States:
     """One forward pass for each text."""
-    inputs, hidden = [], []
-    for example in examples:
-        trace = model.trace(example)
-        inputs.append(input_vectors(trace, embedding=embedding))
-        hidden.append(list(trace.hidden_states))
-    return States(inputs, hidden)
+    traces = (model.trace(example) for example in examples)
+    both = [(input_vectors(trace, embedding=embedding), list(trace.hidden_states)) for trace in traces]
+    return States([inputs for inputs, _ in both], [hidden for _, hidden in both])
 
 
 def training_of(setup: Setup) -> dict[str, Any]:
@@ -82,34 +76,19 @@ def training_of(setup: Setup) -> dict[str, Any]:
 
 def prepare_kinds(setup: Setup) -> None:
     """Refuse unknown kinds of g, unknown distances, layers that the model does not have, and too few texts."""
-    options = setup.options
-    _refuse_names("kinds", options["kinds"], KINDS)
-    _refuse_names("distances", options["distances"], DISTANCES)
-    _refuse_layers(options.get("layers") or (), setup.model.n_layers)
-    if len(setup.examples) < 7 and set(options["kinds"]) - {"naive"}:
-        raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
-
-
-def _refuse_names(option: str, names: Any, known: Sequence[str]) -> None:
-    if isinstance(names, str) or not names:
-        raise InputError(f"{option}= is a list of some of {', '.join(known)}, not {names!r}.")
-    for name in names:
-        one_of(option, name, known)
-
-
-def _refuse_layers(layers: Sequence[int], depth: int) -> None:
-    for layer in layers:
+    options, depth = setup.options, setup.model.n_layers
+    for option, known in (("kinds", KINDS), ("distances", DISTANCES)):
+        if isinstance(options[option], str) or not options[option]:
+            raise InputError(f"{option}= is a list of some of {', '.join(known)}, not {options[option]!r}.")
+        for name in options[option]:
+            one_of(option, name, known)
+    for layer in options.get("layers") or ():
         if not 0 <= layer <= depth:
             raise InputError(
                 f"layer {layer} is out of range: hidden states are numbered 0 (input) to {depth} (final output)."
             )
-
-
-def missing(setup: Setup, units: Iterator[tuple[str, Callable[[], list[Record]]]]) -> Units:
-    """The units of a run that are not done, measured one after the other."""
-    for key, measure in units:
-        if key not in setup.done:
-            yield key, measure()
+    if len(setup.examples) < 7 and set(options["kinds"]) - {"naive"}:
+        raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
 
 
 @dataclass(frozen=True)
@@ -121,10 +100,16 @@ class Trial:
     records: Callable[..., list[Record]]
 
 
+def rate_trial(key: str, search: Search, metric: str, kind: str, distance: str, **place: Any) -> Trial:
+    """A trial of one rate."""
+    return Trial(key, search, lambda found: [record_of(found, kind, metric, distance, **place)])
+
+
 def trial_units(
     setup: Setup, kind: str, distance: str, trials: Sequence[Trial], parts: Sequence[str] = ("test",)
 ) -> Units:
-    """The trials that are not done. A GPU trains their g side by side; elsewhere they are measured one after the other."""
+    """The trials that are not done. A GPU trains their g side by side; elsewhere they are measured one after the
+    other."""
     left = [one for one in trials if one.key not in setup.done]
     question: dict[str, Any] = {"kind": kind, "distance": distance, "parts": parts, **training_of(setup)}
     for some in portions(left, left[0].search.hidden if left else []):
@@ -141,41 +126,12 @@ def record_of(identified: Identified, kind: str, metric: str, distance: str, **p
     """One rate. The rate of each text is in `by_text`, the epochs of each training in `epochs`."""
     rate = identified.rate
     low, high, std = (None if np.isnan(value) else value for value in (rate.low, rate.high, rate.std))
-    info: dict[str, Any] = {
-        "distance": distance,
-        "low": low,
-        "high": high,
-        "std": std,
-        "texts": rate.n,
-        "folds": list(identified.by_fold),
-    }
-    info |= {"by_text": [list(row) for row in identified.by_text], "epochs": list(identified.epochs)}
-    return Record("all", kind, metric, rate.mean, {**info, **place})
+    info: dict[str, Any] = {"distance": distance, "low": low, "high": high, "std": std, "texts": rate.n}
+    info |= {"folds": list(identified.by_fold), "by_text": [list(row) for row in identified.by_text]}
+    return Record("all", kind, metric, rate.mean, {**info, "epochs": list(identified.epochs), **place})
 
 
-def chance_of(states: States) -> Record:
-    """1 / d_s for d_s the mean length of a text (D.1)."""
-    return Record("all", "chance", "chance", len(states.inputs) / sum(map(len, states.inputs)), {})
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------------
-
-
-def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
-    """The records of one metric: a row for each group, a column for each layer."""
-    layers = sorted({int(r.info["layer"]) for r in records})
-    rows = tuple((*key, *_cells(group, layers)) for key, group in by(records, *fields).items())
-    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, _note(layers))
-
-
-def _cells(records: Sequence[Record], layers: Sequence[int]) -> list[Interval | None]:
-    found = {int(r.info["layer"]): interval_of(r) for r in records}
-    return [found.get(layer) for layer in layers]
-
-
-def _note(layers: Sequence[int]) -> str:
-    first = "Layer 0 is what enters the first layer. " if 0 in layers else ""
-    return f"{first}Intervals: texts are resampled, not tokens."
+# --- tables and figure ------------------------------------------------------------------------------------------------
 
 
 def interval_of(record: Record) -> Interval:
@@ -183,107 +139,215 @@ def interval_of(record: Record) -> Interval:
     return Interval(record.value, low, high, int(record.info["texts"]), std)
 
 
-def of_metric(metric: str, records: Sequence[Record]) -> list[Record]:
-    return select(records, metric)
+def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
+    """The records of one metric: a row for each group, a column for each layer."""
+    layers, rows = sorted({int(r.info["layer"]) for r in records}), list[tuple[Any, ...]]()
+    for key, group in by(records, *fields).items():
+        found = {int(r.info["layer"]): interval_of(r) for r in group}
+        rows.append((*key, *map(found.get, layers)))
+    first = "Layer 0 is what enters the first layer. " if 0 in layers else ""
+    note = f"{first}Intervals: texts are resampled, not tokens."
+    return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), tuple(rows), note)
 
 
 def epochs_table(records: Sequence[Record]) -> list[Table]:
-    """How long the trainings took: the paper stops after 20 epochs without improvement and has no other limit."""
-    trained = [r for r in records if r.info.get("epochs") and _counts(r)]
-    rows = tuple((*key, *_spread(group)) for key, group in by(trained, "method", "distance").items())
+    """How long the trainings took: the paper stops after 20 epochs without improvement and has no other limit. The same
+    g is also tested on other layers and on its training texts: that is no further training."""
+    trained = [r for r in records if r.info.get("epochs") and r.metric not in ("train", "gap")]
+    trained = [r for r in trained if r.info.get("trained", r.info["layer"]) == r.info["layer"]]
+    rows: list[tuple[Any, ...]] = []
+    for key, group in by(trained, "method", "distance").items():
+        epochs = [n for r in group for n in r.info["epochs"]]
+        rows.append((*key, len(epochs), min(epochs), float(np.median(epochs)), max(epochs)))
     columns = ("method", "distance", "trainings", "fewest", "median", "most")
-    return [Table("epochs", "Epochs of training", columns, rows)] if rows else []
-
-
-def _counts(record: Record) -> bool:
-    """Whether a record stands for its training: the same g is also tested on other layers and on its training texts."""
-    return (
-        record.metric not in ("train", "gap")
-        and record.info.get("trained", record.info["layer"]) == record.info["layer"]
-    )
-
-
-def _spread(records: Sequence[Record]) -> tuple[int, int, float, int]:
-    """How many trainings, and their fewest, median and most epochs."""
-    epochs = [n for r in records for n in r.info["epochs"]]
-    return len(epochs), min(epochs), float(np.median(epochs)), max(epochs)
-
-
-def summary_table(records: Sequence[Record]) -> list[Table]:
-    """What the paper gives in numbers: the last layer, and chance. They are printed beside the paper's."""
-    identified, depth = of_metric("identified", records), depth_of(of_metric("identified", records))
-    last = tuple((f"{r.method}, {r.info['distance']}", interval_of(r)) for r in identified if r.info["layer"] == depth)
-    chance = tuple(("1 / mean length", r.value) for r in of_metric("chance", records))
-    tables = [Table("last", "Share of tokens identified, last layer", ("g", "last layer"), last, printed=False)]
-    return [*tables, Table("chance", "Share that a guess finds", ("guess", "chance"), chance, printed=False)]
+    return [Table("epochs", "Epochs of training", columns, tuple(rows))] if rows else []
 
 
 def finish_tokens(setup: Setup, records: list[Record]) -> list[Table]:
-    tables = [
-        rate_table("identified", "Share of tokens identified", of_metric("identified", records), ("method", "distance"))
-    ]
-    for metric, title, fields in _MORE:
-        if group := of_metric(metric, records):
+    """The last layer, and chance, are what the paper gives in numbers: they are printed beside the paper's."""
+    tables = []
+    for metric, title, fields in (
+        ("identified", "Share of tokens identified", ()),
+        ("neighbour", "Share of neighbours identified", ("offset",)),
+        ("across", "Share of tokens identified in a layer by a g trained on another", ("trained",)),
+    ):
+        group = select(records, metric)
+        if group or metric == "identified":
             tables.append(rate_table(metric, title, group, ("method", "distance", *fields)))
-    return [*tables, *summary_table(records), *epochs_table(records)]
+    identified = select(records, "identified")
+    at_last = select(identified, "identified", layer=depth_of(identified))
+    last = tuple((f"{r.method}, {r.info['distance']}", interval_of(r)) for r in at_last)
+    chance = tuple(("1 / mean length", r.value) for r in select(records, "chance"))
+    return [
+        *tables,
+        Table("last", "Share of tokens identified, last layer", ("g", "last layer"), last, printed=False),
+        Table("chance", "Share that a guess finds", ("guess", "chance"), chance, printed=False),
+        *epochs_table(records),
+    ]
 
 
-_MORE = (
-    ("neighbour", "Share of neighbours identified", ("offset",)),
-    ("across", "Share of tokens identified in a layer by a g trained on another", ("trained",)),
-)
-
-
-# --- figure -----------------------------------------------------------------------------------------------------------------
+def layers_in(table: Table) -> list[int]:
+    """The layers that have a column."""
+    return [int(name.removeprefix("layer ")) for name in table.columns if name.startswith("layer ")]
 
 
 def draw_rates(axes: Any, table: Table, names: int) -> None:
     """A line over layers for each row; its first `names` cells are its name. L2 is dotted."""
-    layers = [int(name.removeprefix("layer ")) for name in table.columns if name.startswith("layer ")]
-    rows: Any = table.rows
+    layers, rows = layers_in(table), table.rows
     for row in rows:
-        cells = [np.nan if cell is None else cell.mean for cell in row[-len(layers) :]]
-        axes.plot(
-            layers, cells, marker=".", linestyle="-" if "cosine" in row else ":", label=", ".join(map(str, row[:names]))
-        )
+        cells = [getattr(cell, "mean", np.nan) for cell in row[-len(layers) :]]
+        style = "-" if "cosine" in row else ":"
+        axes.plot(layers, cells, marker=".", linestyle=style, label=", ".join(map(str, row[:names])))
     axes.set_xlabel("layer")
     axes.set_ylabel("share of tokens identified")
     axes.legend(fontsize=6)
 
 
 def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
-    drawn = [table for table in tables if any(name.startswith("layer ") for name in table.columns)]
+    drawn = [table for table in tables if layers_in(table)]
     figure.set_size_inches(5 * len(drawn) + 2, 4)
     for axes, table in zip(np.atleast_1d(figure.subplots(1, len(drawn))), drawn, strict=True):
-        draw_rates(axes, table, sum(not name.startswith("layer ") for name in table.columns))
+        draw_rates(axes, table, len(table.columns) - len(layers_in(table)))
         axes.set_title(table.title, fontsize=7)
 
 
-# --- the experiment of Figure 2a --------------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------------------
 
 
-@experiment(
+class Rates(dict[tuple[Any, ...], Values]):
+    """(kind, distance, layer, fields) -> the rate of each text."""
+
+    depth = 0
+
+
+def rates_of(run: Measured, metric: str, *fields: str) -> Rates:
+    """The share of tokens identified in each text that was tested, by trainings that the validation texts stopped, as
+    in the paper. Option epochs= may cut others short."""
+    cap, rates, every = run.setup.options.get("epochs"), Rates(), select(run.records, metric)
+    rates.depth = depth_of(every)
+    for r in every:
+        if cap is None or cap not in r.info.get("epochs", ()):
+            place = (r.method, r.info["distance"], r.info["layer"], *(r.info.get(name) for name in fields))
+            rates[place] = Values({str(text): hits / total for text, hits, total in r.info["by_text"] if total})
+    return rates
+
+
+def by_rates(metric: str, *fields: str) -> Callable[..., Rule]:
+    """What makes a rule of contrasts of rates (by default: all are above 0). What a contrast compares may be missing:
+    it was not run, or its training was cut short."""
+
+    def with_rule(contrasts: Callable[[Rates], Mapping[str, Any]], judged: Callable[..., Verdict] = above_zero) -> Rule:
+        def rule(run: Measured) -> Verdict:
+            try:
+                return judged(contrasts(rates_of(run, metric, *fields)), seed=run.setup.seed)
+            except KeyError as missing:
+                key, cap = missing.args[0], run.setup.options.get("epochs")
+                named = f"{key:.0%} of the training texts" if isinstance(key, float) else str(key)
+                if isinstance(key, tuple):
+                    named = f"{key[0]} g by {key[1]}, layer {key[2]}"
+                return incomparable(f"not run: {named}" + ("" if cap is None else f", or cut short by epochs={cap}"))
+
+        return rule
+
+    return with_rule
+
+
+def cosine_above_l2(rates: Rates) -> dict[str, Values]:
+    last = {kind: [rates.get((kind, d, rates.depth)) for d in ("cosine", "l2")] for kind in ("linear", "mlp")}
+    found = {f"{kind}: cosine - l2, last layer": one - two for kind, (one, two) in last.items() if one and two}
+    if not found:
+        raise KeyError("linear or mlp by both distances")
+    return found
+
+
+def naive_falls_late(rates: Rates) -> dict[str, Values]:
+    """The fall per layer behind the first third of the layers (layer 4 of 12) less that within it; where that is layer
+    1, from the input, which is found."""
+    depth, turn, falls = rates.depth, of_twelve(4, rates.depth), {}
+    for d in ("cosine", "l2"):
+        first, middle, last = (rates["naive", d, layer] for layer in (1, turn, depth))
+        if turn == 1:
+            first = Values(dict.fromkeys(middle, 1.0))
+        before, behind = (first - middle) * (1 / max(1, turn - 1)), (middle - last) * (1 / (depth - turn))
+        falls[f"{d}: fall per layer behind layer {turn} - up to it"] = behind - before
+    return falls
+
+
+def cosine_kinds_equal(run: Measured) -> Verdict:
+    rates = rates_of(run, "identified")
+    layers = sorted(
+        key[2] for key in rates if key[:2] == ("linear", "cosine") and ("mlp", *key[1:]) in rates and key[2]
+    )
+    differences = {f"mlp - linear, layer {i}": rates["mlp", "cosine", i] - rates["linear", "cosine", i] for i in layers}
+    if not differences:
+        return incomparable("not run: linear and mlp by cosine")
+    return almost_equal(differences, seed=run.setup.seed)
+
+
+def naive_means(rates: Rates, *place: Any) -> dict[str, Values]:
+    """Without a g: cosine less L2, mean over layers."""
+    every = {d: [rates[("naive", d, layer, *place)] for layer in range(1, rates.depth + 1)] for d in ("cosine", "l2")}
+    return {"naive: cosine - l2, mean over layers": mean_over(every["cosine"]) - mean_over(every["l2"])}
+
+
+AT_D1 = {"cola": "D.1.1, Figure 38", "mnli": "D.1.2, Figure 39"}  # "in line with those for MRPC"
+MRPC_ALONE: dict[str, str | None] = {"cola": None, "mnli": None}
+of_identified = by_rates("identified")
+_OF_FIGURE_2A: tuple[tuple[str, str, Rule], ...] = (
+    (
+        "a linear g finds most tokens in the last layer by cosine",
+        "0.93",
+        of_identified(lambda r: {"linear, cosine, last layer, less one half": r["linear", "cosine", r.depth] - 0.5}),
+    ),
+    (
+        "a trained g finds more than none (here: the linear one, by cosine, in the last layer): most of the identity "
+        "is still there",
+        "0.93 against the naive curve",
+        of_identified(
+            lambda r: {"linear - naive, last layer": r["linear", "cosine", r.depth] - r["naive", "cosine", r.depth]}
+        ),
+    ),
+    (
+        "the rate decreases with depth: lower in the last layer than in the first",
+        IN_FIGURE,
+        of_identified(lambda r: {"first - last layer": r["linear", "cosine", 1] - r["linear", "cosine", r.depth]}),
+    ),
+    (
+        "without a g, by both distances, states stay near their input up to layer 4 of 12 (the first third), then the "
+        "rate falls (read here as: more per layer than before; that the fall is linear is not judged)",
+        IN_FIGURE,
+        of_identified(naive_falls_late),
+    ),
+    ("with a trained g, cosine finds more than L2 in the last layer", IN_FIGURE, of_identified(cosine_above_l2)),
+    ("without a g, cosine finds more than L2 (mean over layers)", IN_FIGURE, of_identified(naive_means)),
+)
+
+
+# --- the experiment of Figure 2a --------------------------------------------------------------------------------------
+
+
+@evaluation(
     name="id-token-identifiability",
-    paper=BRUNNER,
     shows="Figures 2a, 38, 39: token identifiability (section 4, D.1)",
-    data="agreement",
-    model="agreement",
-    methods=(),
     finish=finish_tokens,
     figure=figure_tokens,
     whole=True,
     options={
-        "kinds": KINDS,
-        "distances": DISTANCES,
-        "layers": None,
-        "folds": 10,
-        **TRAINED,
-        "offsets": (),
-        "across": False,
+        **{"kinds": KINDS, "distances": DISTANCES, "layers": None, "folds": 10},
+        **{**TRAINED, "offsets": (), "across": False},
     },
     prepare=prepare_kinds,
     differs=DIFFERS_TRAINED,
-    claims=TOKEN_CLAIMS,
+    claims=(
+        *(Claim("4.2, Figure 2a", *claim, AT_D1) for claim in _OF_FIGURE_2A),
+        Claim(
+            "B.2",
+            "by cosine, linear and MLP do almost equally well (read here as: within 0.05)",
+            "no numbers",
+            cosine_kinds_equal,
+            MRPC_ALONE,
+        ),
+    ),
     published=(
         Published("4.2, Figure 2a", "BERT, MRPC", "last layer", {"linear, cosine": "0.93"}, table="last"),
         Published("D.1", "MRPC", "chance", {"1 / mean length": "0.017"}, table="chance"),
@@ -292,34 +356,23 @@ def figure_tokens(setup: Setup, tables: list[Table], figure: Any) -> None:
     ),
 )
 def token_identities(setup: Setup, examples: list[Example]) -> Units:
-    """In how many positions is the nearest input token of the text the position's own? As it is, or seen by a trained g."""
-    states = states_of(setup.model, examples, setup.options["embedding"])
-    options = setup.options
+    """In how many positions is the nearest input token of the text the position's own? As it is, or seen by a trained g."""  # noqa: E501, RUF100
+    options, states = setup.options, states_of(setup.model, examples, setup.options["embedding"])
     layers = list(range(setup.model.n_layers + 1)) if options["layers"] is None else list(options["layers"])
-    yield from missing(setup, iter([("chance", lambda: [chance_of(states)])]))
+    if "chance" not in setup.done:  # 1 / d_s for d_s the mean length of a text (D.1)
+        yield "chance", [Record("all", "chance", "chance", len(states.inputs) / sum(map(len, states.inputs)), {})]
     for kind, distance in product(options["kinds"], options["distances"]):
-        places = product(layers, (0, *options["offsets"]))
-        yield from trial_units(setup, kind, distance, [_identity(states, kind, distance, *place) for place in places])
-        if options["across"] and kind != "naive":
-            across = (f"{kind}/{distance}/across", _across(setup, states, kind, distance, layers))
-            yield from missing(setup, iter([across]))
-
-
-def _identity(states: States, kind: str, distance: str, layer: int, offset: int) -> Trial:
-    def records(found: Identified) -> list[Record]:
-        place = {"layer": layer, "offset": offset} if offset else {"layer": layer}
-        return [record_of(found, kind, "neighbour" if offset else "identified", distance, **place)]
-
-    return Trial(f"{kind}/{distance}/{layer}/{offset}", Search(states.layer(layer), states.inputs, offset), records)
-
-
-def _across(
-    setup: Setup, states: States, kind: str, distance: str, layers: Sequence[int]
-) -> Callable[[], list[Record]]:
-    def measure() -> list[Record]:
-        every = [states.layer(number) for number in layers]
-        rows = identifiability_across_layers(every, states.inputs, kind=kind, distance=distance, **training_of(setup))
-        cells = [(n, m, one) for n, row in zip(layers, rows, strict=True) for m, one in zip(layers, row, strict=True)]
-        return [record_of(one, kind, "across", distance, layer=tested, trained=n) for n, tested, one in cells]
-
-    return measure
+        trials = []
+        for layer, offset in product(layers, (0, *options["offsets"])):
+            metric, place = ("neighbour", {"offset": offset}) if offset else ("identified", {})
+            search = Search(states.layer(layer), states.inputs, offset)
+            key = f"{kind}/{distance}/{layer}/{offset}"
+            trials.append(rate_trial(key, search, metric, kind, distance, layer=layer, **place))
+        yield from trial_units(setup, kind, distance, trials)
+        key = f"{kind}/{distance}/across"
+        if options["across"] and kind != "naive" and key not in setup.done:
+            every = [states.layer(number) for number in layers]
+            question: dict[str, Any] = {"kind": kind, "distance": distance, **training_of(setup)}
+            rows = zip(layers, identifiability_across_layers(every, states.inputs, **question), strict=True)
+            cells = [(trained, n, one) for trained, row in rows for n, one in zip(layers, row, strict=True)]
+            yield key, [record_of(one, kind, "across", distance, layer=n, trained=m) for m, n, one in cells]
