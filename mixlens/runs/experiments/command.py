@@ -17,44 +17,31 @@ from .plan import PLANS, Plan
 from .reproduction import Reproduction, reproduce
 from .reproduction_page import page, summary
 from .running import run
-from .tables import Table
 
 
 def experiment_text(name: str | None, *, options: Sequence[str] = (), width: int | None = None, **question: Any) -> str:
     """What `mixlens experiment` prints: the tables, or without a name the experiments there are. Lines fit `width`."""
     if name is None:
-        return _experiments_text(width)
+        rows = [("experiment", "model for", "data", "shows", "what it asks")]
+        rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
+        return "\n".join(aligned(rows) if width is None else listed(rows, width))
     if name not in known():
         run(name)  # refuses, and names the nearest
-    question["methods"] = None if question.get("methods") is None else _names(question["methods"])
+    if (methods := question.get("methods")) is not None:
+        question["methods"] = [one.strip() for one in methods.split(",") if one.strip()]
     outcome = run(name, **question, **dict(_option(name, written) for written in options))
     text = [f"{name} ({outcome.setup.experiment.shows}): {len(outcome.setup.examples)} examples"]
     for table in [table for table in outcome.tables if table.printed]:
-        text += ["", table.title, *_table_lines(table, width)]
+        claims = table.name == "claims"  # sentences, that stand below each other
+        body = [claim_text(*map(str, row)) for row in table.rows] if claims else lines(table, width=width)
+        text += ["", table.title, *body, *([table.note] if table.note else [])]
     told = "\n".join([*text, *([] if outcome.out is None else ["", f"Records, tables and figure: {outcome.out}"])])
     return told if width is None else fitted(told, width)
-
-
-def _names(written: str) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in written.split(",") if name.strip()]
-
-
-def _table_lines(table: Table, width: int | None) -> list[str]:
-    """A table for the terminal; claims are sentences and stand below each other."""
-    body = [claim_text(*map(str, row)) for row in table.rows] if table.name == "claims" else lines(table, width=width)
-    return [*body, *([table.note] if table.note else [])]
 
 
 def claim_text(says: str, where: str, paper: str, here: str, verdict: str) -> str:
     """One claim: the verdict first, then what the paper has and what was measured."""
     return f"- {verdict}: {says} ({where})\n    paper: {paper}\n    here: {here}"
-
-
-def _experiments_text(width: int | None) -> str:
-    rows = [("experiment", "model for", "data", "shows", "what it asks")]
-    rows += [(e.name, ", ".join(e.task) or "any", e.data, e.shows, e.summary) for e in known().values()]
-    return "\n".join(aligned(rows) if width is None else listed(rows, width))
 
 
 def _option(name: str, written: str) -> tuple[str, Any]:
@@ -82,23 +69,18 @@ def help_text(declared: Experiment) -> str:
 def reproduce_text(name: str | None, **question: Any) -> str:
     """What `mixlens reproduce` prints: the verdicts, or without a name the papers there are."""
     if name is None:
-        return "\n".join(_plan_line(one) for one in PLANS.known().values())
+        return "\n".join(map(_plan_line, PLANS.known().values()))
     folder = None if question.get("out") is None else Path(question["out"])
     if folder is not None and is_there(folder) and not folder.is_dir():
         raise InputError(f"{str(folder)!r} is a file. --out is a folder for the records and the page.")
     reproduction = reproduce(name, **question)
     if folder is not None:
-        _write_page(folder, page(reproduction))
+        try:  # the folder may be missing where no step could be made
+            folder.mkdir(parents=True, exist_ok=True)
+            write(folder / "README.md", page(reproduction).encode())
+        except OSError as error:
+            raise ResultError(f"the page could not be written to {str(folder)!r}: {error.strerror}.") from error
     return reproduction_text(reproduction, question.get("out"))
-
-
-def _write_page(folder: Path, text: str) -> None:
-    """The page of a reproduction; its folder may be missing where no step could be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / "README.md", text.encode())
-    except OSError as error:
-        raise ResultError(f"the page could not be written to {str(folder)!r}: {error.strerror}.") from error
 
 
 def _plan_line(plan: Plan) -> str:

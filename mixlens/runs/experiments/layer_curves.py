@@ -10,7 +10,7 @@ import numpy as np
 
 from ...metrics.agreement import linear, ranks
 from ...metrics.arguments import Array
-from .claims import DIFFERENT, SAME, UNDECIDED, Examples, Verdict, incomparable, order
+from .claims import NOTHING_RUN, TOO_FEW, Examples, Verdict, by_signs, incomparable, order
 
 EXACT = 8  # up to so many layers every order is tried
 DRAWN = 20_000  # orders that are drawn for more layers
@@ -82,11 +82,7 @@ def verdict_on_trend(curves: Mapping[str, Sequence[Examples]], *, falls: bool = 
 
 
 def verdict_on_draws(
-    values: Mapping[str, float],
-    draws: Mapping[str, Array],
-    pairs: Sequence[tuple[str, str]],
-    *,
-    confidence: float = 0.95,
+    values: Mapping[str, float], draws: Mapping[str, Array], pairs: Sequence[tuple[str, str]]
 ) -> Verdict:
     """The verdict on "the first of each pair is above the second", for a statistic of the whole sample such as rho.
 
@@ -96,60 +92,43 @@ def verdict_on_draws(
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if name not in values]
     if absent:
         return incomparable(f"not run: {', '.join(absent)}")
-    apart = np.stack([draws[a] - draws[b] for a, b in pairs])
-    means = np.array([values[a] - values[b] for a, b in pairs])
-    reach = _reach(apart, confidence) * np.nanstd(apart, -1)
-    return _worded([f"{a} - {b}" for a, b in pairs], means, reach)
+    means = {f"{a} - {b}": values[a] - values[b] for a, b in pairs}
+    return _by_draws(means, np.stack([draws[a] - draws[b] for a, b in pairs]), 2)
 
 
-def verdict_between_runs(
-    first: Mapping[str, Examples], second: Mapping[str, Examples], *, seed: int = 0, draws: int = DRAWS
-) -> Verdict:
+def verdict_between_runs(first: Mapping[str, Examples], second: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
     """The verdict on "each mean of the first run is above that of the second". Their texts differ: each is resampled apart."""
     if not first:
-        return incomparable("nothing of what the claim compares was run")
-    generator = np.random.default_rng(seed)
-    runs = [_table(run, list(first)) for run in (first, second)]
-    if min(len(run) for run in runs) < 2:
-        return incomparable("fewer than two examples have all these values")
-    means = runs[0].mean(0) - runs[1].mean(0)
-    drawn = [np.stack([run[generator.integers(len(run), size=len(run))].mean(0) for _ in range(draws)]) for run in runs]
-    apart = (drawn[0] - drawn[1]).T
-    return _worded(list(first), means, _reach(apart, 0.95) * apart.std(-1), digits=3)
+        return incomparable(NOTHING_RUN)
+    generator, means, drawn = np.random.default_rng(seed), [], []
+    tables = []
+    for run in (first, second):  # [example name]: the values of the examples that have all of them
+        values = [run[name] for name in first]
+        shared = [example for example in values[0] if all(np.isfinite(one.get(example, np.nan)) for one in values)]
+        tables.append(np.array([[one[example] for one in values] for example in shared]))
+    if min(map(len, tables)) < 2:
+        return incomparable(TOO_FEW)
+    for table in tables:
+        means.append(table.mean(0))
+        rows = (generator.integers(len(table), size=len(table)) for _ in range(DRAWS))
+        drawn.append(np.stack([table[row].mean(0) for row in rows]))
+    apart = dict(zip(first, (means[0] - means[1]).tolist(), strict=True))
+    return _by_draws(apart, (drawn[0] - drawn[1]).T, 3)
 
 
-def _table(run: Mapping[str, Examples], names: Sequence[str]) -> Array:
-    """[example name]: the values of the examples that have all of them."""
-    values = [run[name] for name in names]
-    shared = [example for example in values[0] if all(np.isfinite(one.get(example, np.nan)) for one in values)]
-    return np.array([[one[example] for one in values] for example in shared])
-
-
-def _reach(draws: Array, confidence: float) -> float:
-    """The half-width of all intervals in standard errors: a quantile of the largest |t| over [pair draw]."""
+def _by_draws(means: Mapping[str, float], draws: Array, digits: int) -> Verdict:
+    """The word by the rule for order, from resamples [pair draw]. The half-width of all intervals in standard errors is a quantile
+    of the largest |t| over the pairs."""
     errors = np.nanstd(draws, axis=-1, keepdims=True)
     centred = np.abs(draws - np.nanmean(draws, axis=-1, keepdims=True))
     t = np.divide(centred, errors, out=np.zeros_like(centred), where=errors > 0)
-    return float(np.quantile(np.nan_to_num(t).max(0), confidence))
-
-
-def _worded(names: Sequence[str], means: Array, reach: Array, digits: int = 2) -> Verdict:
-    """The word by the rule for order: every interval above 0, one below 0, or neither."""
-    shown = zip(names, means, means - reach, means + reach, strict=True)
-    ours = "; ".join(
-        f"{name} {mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]" for name, mean, low, high in shown
+    reach = float(np.quantile(np.nan_to_num(t).max(0), 0.95)) * errors[:, 0]
+    ends = {name: (mean, mean - half, mean + half) for (name, mean), half in zip(means.items(), reach, strict=True)}
+    told = (
+        f"{name} {mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]" for name, (mean, low, high) in ends.items()
     )
-    signs = np.where(np.abs(means) > reach, np.sign(means), 0)
-    return _by_signs(dict(zip(names, signs, strict=True)), ours, "not apart")
-
-
-def _by_signs(signs: Mapping[str, float], ours: str, undecided: str) -> Verdict:
-    """Different where one sign is negative, same where all are positive; else not told apart, for the reason given."""
-    against = [name for name, sign in signs.items() if sign < 0]
-    if against:
-        return Verdict(DIFFERENT, ours, f"the other way round: {', '.join(against)}")
-    open_ = [name for name, sign in signs.items() if sign == 0]
-    return Verdict(UNDECIDED, ours, f"{undecided}: {', '.join(open_)}") if open_ else Verdict(SAME, ours)
+    signs = {name: np.sign(mean) if low > 0 or high < 0 else 0.0 for name, (mean, low, high) in ends.items()}
+    return by_signs(signs, "; ".join(told), lambda level: f"not apart: {', '.join(level)}")
 
 
 def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = False) -> Verdict:
@@ -157,9 +136,10 @@ def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = Fa
     if not curves:
         return incomparable("none of these was run")
     ours = "; ".join(f"{name} rho {one.rho:+.2f} (p {one.p:.3f})" for name, one in curves.items())
-    signs = {name: one.sign * (-1 if negative else 1) for name, one in curves.items()}
+    signs = {name: float(one.sign * (-1 if negative else 1)) for name, one in curves.items()}
     layers = next(iter(curves.values())).layers
-    return _by_signs(signs, ours, f"with {layers} layers {_least_told(layers)} can be told from chance")
+    told = f"with {layers} layers {_least_told(layers)} can be told from chance"
+    return by_signs(signs, ours, lambda level: f"{told}: {', '.join(level)}")
 
 
 def _least_told(layers: int) -> str:

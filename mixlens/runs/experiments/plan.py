@@ -90,17 +90,8 @@ class Plan:
 PLANS = Registry[Plan]("paper", folders=("mixlens.papers",), group="mixlens.papers")
 
 
-def plan(
-    name: str,
-    *,
-    paper: str,
-    module: str,
-    roles: tuple[Role, ...],
-    steps: tuple[Step, ...],
-    items: tuple[Item, ...],
-    comparisons: tuple[Comparison, ...] = (),
-) -> Plan:
-    """Register the plan of a paper."""
-    entry = Plan(name, paper, module, roles, steps, items, comparisons)
+def plan(name: str, **declared: Any) -> Plan:
+    """Register the plan of a paper: the fields of `Plan`."""
+    entry = Plan(name, **declared)
     PLANS.add(name, entry)
     return entry

@@ -65,24 +65,24 @@ def reproduce(
     step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
     """
     plan = PLANS.find(name)
-    chosen = _models(plan, models)
-    files = _files(plan, data)
-    steps = _steps(plan, only, sizes, options)
+    chosen, files, steps = _models(plan, models), _files(plan, data), _steps(plan, only, sizes, options)
     outcomes, refusals = {}, {}
     for step in steps:
         try:
-            outcomes[step.name] = _made(step, chosen, files, out, fast, seed, loading, progress)
+            absent = [role for role in step.models if not name_for(role, step, chosen)]
+            if absent:
+                told = f"the paper's model {absent[0]!r} has no published name: give one, --model {absent[0]}=NAME."
+                raise InputError(told)
+            asked = {**question(step, chosen, files, fast), "seed": seed, "loading": loading, "progress": progress}
+            folder = None if out is None else Path(out) / step.name
+            outcomes[step.name] = run(step.experiment, out=folder, leave_out=True, **asked)
         except MixlensError as error:
             refusals[step.name] = str(error)
         if said is not None:
             said(f"{step.name}: {refusals.get(step.name, 'done')}")
-    return Reproduction(_with_steps(plan, steps), chosen, files, fast, outcomes, refusals)
-
-
-def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
-    """The plan with the steps as they were made."""
     made = {step.name: step for step in steps}
-    return replace(plan, steps=tuple(made.get(step.name, step) for step in plan.steps))
+    as_made = replace(plan, steps=tuple(made.get(step.name, step) for step in plan.steps))
+    return Reproduction(as_made, chosen, files, fast, outcomes, refusals)
 
 
 def _models(plan: Plan, models: Mapping[str, str] | str | None) -> dict[str, str]:
@@ -117,27 +117,24 @@ def _steps(
     plan: Plan,
     only: Sequence[str] | None,
     sizes: Mapping[str, int] | None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None,
 ) -> list[Step]:
-    """The steps to make, each with the examples and the options that were asked for."""
-    for name in (*(only or ()), *(sizes or {}), *(options or {})):
+    """The steps to make, each with the examples and the options that were asked for, with and without --fast."""
+    sizes, options = sizes or {}, options or {}
+    for name in (*(only or ()), *sizes, *options):
         _refuse_unknown("step", name, [step.name for step in plan.steps], plan)
-    steps = [step for step in plan.steps if only is None or step.name in only]
-    return [
-        _with_options(_sized(step, (sizes or {}).get(step.name)), (options or {}).get(step.name, {})) for step in steps
-    ]
-
-
-def _sized(step: Step, size: int | None) -> Step:
-    return step if size is None else replace(step, n=size, fast=size)
-
-
-def _with_options(step: Step, options: Mapping[str, Any]) -> Step:
-    """The step with other options of its experiment, with and without --fast."""
-    if unknown := set(options) - {*known()[step.experiment].options, "methods"}:
-        allowed = ["methods", *known()[step.experiment].options]
-        raise InputError(f"step {step.name!r} has no option {min(unknown)!r}. {nearest(min(unknown), allowed)}")
-    return replace(step, options={**step.options, **options}, fast_options={**step.fast_options, **options})
+    steps = []
+    for step in plan.steps:
+        if only is None or step.name in only:
+            own = options.get(step.name, {})
+            allowed = ["methods", *known()[step.experiment].options]
+            if unknown := set(own) - set(allowed):
+                raise InputError(f"step {step.name!r} has no option {min(unknown)!r}. {nearest(min(unknown), allowed)}")
+            n = sizes.get(step.name, step.n)
+            fast = sizes.get(step.name, step.fast)
+            both = {"options": {**step.options, **own}, "fast_options": {**step.fast_options, **own}}
+            steps.append(replace(step, n=n, fast=fast, **both))
+    return steps
 
 
 def _refuse_unknown(kind: str, name: str, known: Sequence[str], plan: Plan) -> None:
@@ -145,38 +142,14 @@ def _refuse_unknown(kind: str, name: str, known: Sequence[str], plan: Plan) -> N
         raise InputError(f"the plan of {plan.name!r} has no {kind} {name!r}. {nearest(name, known)}")
 
 
-def _made(
-    step: Step,
-    models: Mapping[str, str],
-    files: Mapping[str, str],
-    out: str | os.PathLike[str] | None,
-    fast: bool,
-    seed: int,
-    loading: Mapping[str, Any] | None,
-    progress: bool,
-) -> Outcome:
-    """One run of the plan, begun or continued."""
-    absent = [role for role in step.models if not name_for(role, step, models)]
-    if absent:
-        raise InputError(f"the paper's model {absent[0]!r} has no published name: give one, --model {absent[0]}=NAME.")
-    options: dict[str, Any] = {
-        **question(step, models, files, fast),
-        "seed": seed,
-        "loading": loading,
-        "progress": progress,
-    }
-    return run(step.experiment, out=None if out is None else Path(out) / step.name, leave_out=True, **options)
-
-
 def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool) -> dict[str, Any]:
     """The arguments of `run` for one step. A local file is read whole, unless the dataset divides it itself."""
-    data = f"{step.data}={files[step.data]}" if step.data in files else step.data
     names = [name_for(role, step, models) for role in step.models]
     settings: dict[str, Any] = {
         "model": names if len(names) > 1 else names[0],
-        "data": data,
-        "n": _size(step, fast),
-        "split": _split(step, files),
+        "data": f"{step.data}={files[step.data]}" if step.data in files else step.data,
+        "n": min(step.fast, step.n or step.fast) if fast else step.n,
+        "split": step.split if step.data not in files or DATASETS[step.data].halves else None,
         "first": step.first or None,
         "methods": step.methods,
         "truncate": step.truncate or None,
@@ -184,11 +157,3 @@ def question(step: Step, models: Mapping[str, str], files: Mapping[str, str], fa
         **(step.fast_options if fast else {}),
     }
     return {key: value for key, value in settings.items() if value is not None}
-
-
-def _size(step: Step, fast: bool) -> int | None:
-    return min(step.fast, step.n or step.fast) if fast else step.n
-
-
-def _split(step: Step, files: Mapping[str, str]) -> str | None:
-    return step.split if step.data not in files or DATASETS[step.data].halves else None

@@ -15,24 +15,41 @@ from .reproduction import Reproduction, name_for, question
 from .running import differences
 from .tables import Table
 
-FLAGS = ("first", "truncate")  # arguments of a run that are flags of the command line
-NAMED = ("data", "n", "split", "methods")  # arguments of a run that are options of the command line
 LONGEST = 60  # rows of a table that a page shows
 FIGURE = "{step}/figure.svg"  # beside the page
-NOT_ASKED = "not asked for"
-NOT_MADE = "Not made here"  # the heading of the runs that were not made
-ITEMS = "Every table and figure of"  # the heading of what a paper has, before its name
 COLUMNS = ("the paper says", "where", "run", "paper", "here", "verdict")
 
 
 def page(reproduction: Reproduction, *, figure: str = FIGURE) -> str:
     """The page as Markdown. `figure` says where the picture of a step lies, seen from the page."""
-    plan = reproduction.plan
-    parts = [f"# {plan.paper}", "", f"*Written by `{whole_command(reproduction)}`.*", ""]
-    parts += [*summary(reproduction), *_verdicts(reproduction), *_models(reproduction)]
+    plan, models, files = reproduction.plan, reproduction.models, reproduction.data
+    lines = [f"# {plan.paper}", "", f"*Written by `{whole_command(reproduction)}`.*", "", *summary(reproduction)]
+    if reproduction.claims:
+        rows = [(says, where, step, *rest) for step, says, where, *rest in reproduction.claims]
+        lines += [*_section("What replicates", COLUMNS, rows), f"How a verdict is reached: {RULES}", ""]
+    roles = [(role.name, role.what + (f", `{role.hub}`" if role.hub else "")) for role in plan.roles]
+    here = [(*role, _names_here(reproduction, role[0])) for role in roles]
+    lines += _section("Models", ("role", "the paper's, and a checkpoint for it", "here"), here)
     for step in plan.steps:
-        parts += _section(reproduction, step, figure)
-    return "\n".join([*parts, *_not_made(reproduction), *items(plan)])
+        if outcome := reproduction.outcomes.get(step.name):
+            own = command(step, models, files, reproduction.fast)
+            lines += [f"## {step.shows}", "", f"    {own}", "", sample(outcome), ""]
+            for table in tables_shown(outcome):
+                told = f"*{table.title}: {len(table.rows)} rows, in `{table.name}.csv` of the run.*\n"
+                lines.append(table.markdown if len(table.rows) <= LONGEST else told)
+            if outcome.out is not None and outcome.setup.experiment.figure is not None:
+                lines += [f"![{step.shows}]({figure.format(step=step.name)})", ""]
+            lines += differences(outcome.setup.experiment)
+    absent = [step for step in plan.steps if step.name not in reproduction.outcomes]
+    if absent:
+        why = [(step.shows, _why_not(reproduction, step), f"`{command(step, models, files)}`") for step in absent]
+        lines += _section("Not made here", ("what", "why", "command"), why)
+    return "\n".join([*lines, *items(plan)])
+
+
+def _section(title: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """A table under a heading of the page."""
+    return [f"## {title}", "", *Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]
 
 
 # --- commands -----------------------------------------------------------------------------------------------------------
@@ -42,146 +59,68 @@ def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fas
     """The command line that makes one step alone."""
     words = ["mixlens", "experiment", step.experiment]
     for key, value in question(step, models, files, fast).items():
-        words += _words(key, value)
+        if key == "model":
+            for name in value if isinstance(value, list) else [value]:
+                words += ["--model", str(name) or "MODEL"]
+        elif key in ("first", "truncate"):
+            words.append(f"--{key}")
+        elif key in ("data", "n", "split", "methods"):
+            words += [f"--{key}", ",".join(value) if key == "methods" else str(value)]
+        else:
+            words += ["--option", f"{key}={_written(value)}"]
     return " ".join([*(shlex.quote(word) for word in words), "--leave-out"])
 
 
-def _words(key: str, value: Any) -> list[str]:
-    """One argument of a run as the command line writes it."""
-    if key in FLAGS:
-        return [f"--{key}"]
-    if key == "model":
-        return _model_words(value if isinstance(value, list) else [value])
-    if key in NAMED:
-        return [f"--{key}", ",".join(value) if key == "methods" else str(value)]
-    return ["--option", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-
-
-def _model_words(names: Sequence[Any]) -> list[str]:
-    return [word for name in names for word in ("--model", str(name) or "MODEL")]
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def whole_command(reproduction: Reproduction) -> str:
-    """The command line that makes all steps."""
-    words = ["mixlens", "reproduce", reproduction.plan.name]
-    hub = {role.name: role.hub for role in reproduction.plan.roles}
-    for role, name in reproduction.models.items():
-        words += ["--model", f"{role}={name}"] if name != hub.get(role) else []
-    for name, path in reproduction.data.items():
-        words += ["--data", f"{name}={path}"]
-    words += [*_sizes(reproduction), *_options(reproduction), *_only(reproduction)]
-    return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
-
-
-def _sizes(reproduction: Reproduction) -> list[str]:
-    """The numbers of examples that are not those of the plan, as options."""
-    planned = {step.name: step.n for step in PLANS.find(reproduction.plan.name).steps}
-    changed = [step for step in reproduction.plan.steps if step.n != planned.get(step.name, step.n)]
-    return [word for step in changed for word in ("--size", f"{step.name}={step.n}")]
-
-
-def _options(reproduction: Reproduction) -> list[str]:
-    """The options of steps that are not those of the plan, as options."""
-    planned = {step.name: step.options for step in PLANS.find(reproduction.plan.name).steps}
-    changed = [
-        f"{step.name}:{key}={value if isinstance(value, str) else json.dumps(value)}"
-        for step in reproduction.plan.steps
-        for key, value in step.options.items()
-        if key not in planned.get(step.name, {}) or planned[step.name][key] != value
-    ]
-    return [word for one in changed for word in ("--option", one)]
-
-
-def _only(reproduction: Reproduction) -> list[str]:
-    """The steps that were asked for, where these are not all, as options."""
+    """The command line that makes all steps: models, files, examples and options that are not those of the plan, and the steps
+    that were asked for, where these are not all."""
+    plan, steps = PLANS.find(reproduction.plan.name), reproduction.plan.steps
+    hub, planned = {role.name: role.hub for role in plan.roles}, {step.name: step for step in plan.steps}
     asked = {*reproduction.outcomes, *reproduction.refusals}
-    steps = [step.name for step in reproduction.plan.steps if step.name in asked]
-    return [] if len(steps) == len(reproduction.plan.steps) else [word for name in steps for word in ("--only", name)]
+    named = [("--model", f"{role}={name}") for role, name in reproduction.models.items() if name != hub.get(role)]
+    named += [("--data", f"{name}={path}") for name, path in reproduction.data.items()]
+    named += [("--size", f"{step.name}={step.n}") for step in steps if step.n != planned[step.name].n]
+    for step in steps:
+        before = planned[step.name].options
+        changed = {key: value for key, value in step.options.items() if key not in before or before[key] != value}
+        named += [("--option", f"{step.name}:{key}={_written(value)}") for key, value in changed.items()]
+    only = [step.name for step in steps if step.name in asked]
+    named += [("--only", name) for name in only if len(only) < len(steps)]
+    words = ["mixlens", "reproduce", plan.name, *(word for pair in named for word in pair)]
+    return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
 
 
 # --- parts of the page --------------------------------------------------------------------------------------------------
 
 
-def verdict_counts(claims: Sequence[Sequence[str]]) -> str:
-    """How many claims have which verdict: "5 same, 2 different". The verdict is the last cell of a claim."""
-    words = [claim[-1].partition(" (")[0] for claim in claims]
-    return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
-
-
 def summary(reproduction: Reproduction) -> list[str]:
-    """The answer in one sentence."""
-    told = (
-        f"Of {len(reproduction.claims)} claims: {verdict_counts(reproduction.claims)}."
-        if reproduction.claims
-        else "No claim was judged."
-    )
+    """The answer in one sentence: how many claims have which verdict."""
+    words = [claim[-1].partition(" (")[0] for claim in reproduction.claims]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
+    told = f"Of {len(words)} claims: {counts}." if words else "No claim was judged."
     absent = len(reproduction.refusals)
     return [told + (f" {absent} of {len(reproduction.plan.steps)} runs could not be made here." if absent else ""), ""]
 
 
-def _section_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    """A table under a heading of the page."""
-    return [f"## {title}", "", *Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]
-
-
-def claim_cells(claim: Sequence[str]) -> tuple[str, ...]:
-    """(step, claim, where, paper, here, verdict) in the order of the columns."""
-    step, says, where, *rest = claim
-    return (says, where, step, *rest)
-
-
-def _verdicts(reproduction: Reproduction) -> list[str]:
-    if not reproduction.claims:
-        return []
-    rows = [claim_cells(claim) for claim in reproduction.claims]
-    return [*_section_table("What replicates", COLUMNS, rows), f"How a verdict is reached: {RULES}", ""]
-
-
-def _models(reproduction: Reproduction) -> list[str]:
-    rows = [
-        (role.name, role.what + (f", `{role.hub}`" if role.hub else ""), _name_here(reproduction, role.name))
-        for role in reproduction.plan.roles
-    ]
-    return _section_table("Models", ("role", "the paper's, and a checkpoint for it", "here"), rows)
-
-
-def _name_here(reproduction: Reproduction, role: str) -> str:
-    steps = [step for step in reproduction.plan.steps if step.name in reproduction.outcomes]
-    names = [name_for(role, step, reproduction.models) for step in steps if role in step.models]
-    return ", ".join(f"`{public_name(name)}`" for name in dict.fromkeys(names)) or "not run"
-
-
-def _section(reproduction: Reproduction, step: Step, figure: str) -> list[str]:
-    """One run: its command, its tables and its figure. Nothing where it was not made."""
-    if step.name not in reproduction.outcomes:
-        return []
-    line = command(step, reproduction.models, reproduction.data, reproduction.fast)
-    outcome = reproduction.outcomes[step.name]
-    head = [f"## {step.shows}", "", f"    {line}", "", sample(outcome), ""]
-    return [*head, *_tables(outcome), *_figure(outcome, step, figure), *differences(outcome.setup.experiment)]
-
-
-def _not_made(reproduction: Reproduction) -> list[str]:
-    """The runs that were not made, each with its reason and its command."""
-    steps = [step for step in reproduction.plan.steps if step.name not in reproduction.outcomes]
-    rows = [
-        (
-            step.shows,
-            reproduction.refusals.get(step.name) or _why_not(reproduction, step),
-            f"`{command(step, reproduction.models, reproduction.data)}`",
-        )
-        for step in steps
-    ]
-    return _section_table(NOT_MADE, ("what", "why", "command"), rows) if rows else []
+def _names_here(reproduction: Reproduction, role: str) -> str:
+    steps = [step for step in reproduction.plan.steps if step.name in reproduction.outcomes and role in step.models]
+    names = dict.fromkeys(name_for(role, step, reproduction.models) for step in steps)
+    return ", ".join(f"`{public_name(name)}`" for name in names) or "not run"
 
 
 def _why_not(reproduction: Reproduction, step: Step) -> str:
     """Why a step was not made: it was not asked for, and perhaps nothing was named for one of its models or for its data."""
+    if refusal := reproduction.refusals.get(step.name):
+        return refusal
     hub = {role.name: role.hub for role in reproduction.plan.roles}
-    names = {role: name_for(role, step, reproduction.models) for role in step.models}
-    lacking = [f"model was named for `{role}`" for role, name in names.items() if name == hub[role]]
+    unnamed = [role for role in step.models if name_for(role, step, reproduction.models) == hub[role]]
+    lacking = [f"model was named for `{role}`" for role in dict.fromkeys(unnamed)]
     lacking += [f"file for `{step.data}`"] if step.data not in reproduction.data else []
-    return f"{NOT_ASKED}; no {', no '.join(lacking)}" if lacking else NOT_ASKED
+    return "; no ".join(["not asked for", ", no ".join(lacking)]) if lacking else "not asked for"
 
 
 def sample(outcome: Outcome) -> str:
@@ -192,48 +131,25 @@ def sample(outcome: Outcome) -> str:
 
 
 def tables_shown(outcome: Outcome) -> list[Table]:
-    """The tables of a run without the claims, and without those whose numbers stand beside the paper's in another one."""
-    tables = [table for table in outcome.tables if table.printed and table.name != "claims"]
-    return [table for table in tables if not _stands_beside(table, outcome.tables)]
-
-
-def _tables(outcome: Outcome) -> list[str]:
-    """The tables of a run; long ones are in its folder."""
-    return [table.markdown if len(table.rows) <= LONGEST else _too_long(table) for table in tables_shown(outcome)]
-
-
-def _stands_beside(table: Table, tables: Sequence[Table]) -> bool:
-    """Is every column of this table shown with the paper's numbers in another one?"""
-    values = [column for column in table.columns if column not in ("method", "layer")]
-    names = {other.name for other in tables}
-    return all(f"paper-{table.name}-{column}".replace(" ", "-") in names for column in values) and bool(values)
-
-
-def _too_long(table: Table) -> str:
-    return f"*{table.title}: {len(table.rows)} rows, in `{table.name}.csv` of the run.*\n"
-
-
-def _figure(outcome: Outcome, step: Step, figure: str) -> list[str]:
-    drawn = outcome.out is not None and outcome.setup.experiment.figure is not None
-    return [f"![{step.shows}]({figure.format(step=step.name)})", ""] if drawn else []
-
-
-# --- items of the paper -------------------------------------------------------------------------------------------------
+    """The tables of a run without the claims, and without those whose numbers all stand beside the paper's in another one."""
+    names, shown = {table.name for table in outcome.tables}, []
+    for table in outcome.tables:
+        values = [column for column in table.columns if column not in ("method", "layer")]
+        beside = {f"paper-{table.name}-{column}".replace(" ", "-") for column in values}
+        if table.printed and table.name != "claims" and not (values and beside <= names):
+            shown.append(table)
+    return shown
 
 
 def items(plan: Plan) -> list[str]:
     """Every table, figure and number in the text of the paper, with what makes it, as lines of Markdown."""
-    steps = {step.name: step for step in plan.steps}
-    rows = [
-        (item.where, item.what, _maker(item.steps, item.command, steps) or f"none: {item.reason}")
-        for item in plan.items
-    ]
-    return _section_table(f"{ITEMS} {plan.paper}", ("where", "what", "made by"), rows)
-
-
-def _maker(names: Sequence[str], written: str, steps: Mapping[str, Step]) -> str:
-    experiments: dict[str, list[str]] = {}
-    for name in names:
-        experiments.setdefault(steps[name].experiment, []).append(name)
-    makers = [f"`mixlens experiment {one}` (steps {', '.join(of)})" for one, of in experiments.items()]
-    return "; ".join([*makers, *([f"`{written}`"] if written else [])])
+    experiments = {step.name: step.experiment for step in plan.steps}
+    rows = []
+    for item in plan.items:
+        groups: dict[str, list[str]] = {}
+        for name in item.steps:
+            groups.setdefault(experiments[name], []).append(name)
+        makers = [f"`mixlens experiment {one}` (steps {', '.join(steps)})" for one, steps in groups.items()]
+        makers += [f"`{item.command}`"] if item.command else []
+        rows.append((item.where, item.what, "; ".join(makers) or f"none: {item.reason}"))
+    return _section(f"Every table and figure of {plan.paper}", ("where", "what", "made by"), rows)
