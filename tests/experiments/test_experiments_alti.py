@@ -1,5 +1,6 @@
 """ALTI's experiments: each number against one computed apart."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 import transformers
 from matplotlib.figure import Figure
 from outcomes import cell, setup_of, table, values
+from tiny_models import gap_model, gaps, model, texts  # noqa: F401
 
 import mixlens
 from mixlens import types

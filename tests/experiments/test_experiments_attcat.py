@@ -1,5 +1,6 @@
 """AttCAT's experiments: the numbers are those of the metrics, written out."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 import torch
 from outcomes import cell, setup_of, table, values
 from scipy import stats
+from tiny_models import model, qa_model, texts  # noqa: F401
 
 import mixlens
 from mixlens import data, types

@@ -1,5 +1,6 @@
 """GlobEnc's experiments: each number against one computed apart, refusals."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import math
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from outcomes import made_up, setup_of, values
+from tiny_models import model  # noqa: F401
 
 import mixlens
 from mixlens import data, types

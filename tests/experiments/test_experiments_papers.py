@@ -1,5 +1,6 @@
 """Every experiment of the papers: pure tables and figures, verdicts that follow the records, plans that name what there is."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import re
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from outcomes import made_up, setup_of, verdicts
+from tiny_models import gap_model, model  # noqa: F401
 
 from mixlens import data
 from mixlens.papers.alti import consistency, shapes

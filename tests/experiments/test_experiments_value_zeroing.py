@@ -1,5 +1,6 @@
 """Value Zeroing's experiments: each number against one computed apart, rollouts written out, verdicts on curves."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from outcomes import LETTERS, table, values
 from scipy import stats
+from tiny_models import gap_model, gaps, model  # noqa: F401
 
 import mixlens
 from mixlens import data

@@ -1,4 +1,4 @@
-"""Models and texts of the tests of experiments."""
+"""Models and texts of the tests of experiments: fixtures, imported by name."""
 
 from __future__ import annotations
 
