@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import mixlens
 from mixlens.methods import _jacobian
-from mixlens.methods import _jacobian as jacobian_file
 from mixlens.methods import hta as hta_file
 
 
@@ -170,7 +169,7 @@ def test_small_pieces_give_the_same(case: str, monkeypatch: pytest.MonkeyPatch) 
             size = step if n < 10 else 30
             return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
-        monkeypatch.setattr(jacobian_file, "slices", few)
+        monkeypatch.setattr(_jacobian, "slices", few)
         monkeypatch.setattr(hta_file, "slices", few)
         for name in names:
             torch.testing.assert_close(mixlens.mix(trace, name).scores, whole[name], rtol=1e-10, atol=1e-13)
@@ -316,16 +315,16 @@ def test_a_probe_is_one_random_sign_per_feature() -> None:
 
 def test_a_row_from_the_input_is_the_row_of_the_map() -> None:
     """No layers are multiplied; a convention that would multiply them is refused."""
-    from mixlens.scoring.aggregate import rolled_row, rolled_rows
+    from mixlens.scoring import aggregate
 
     made = mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "hta")
-    for row in (rolled_row(made, 1), rolled_rows([made, made], [1, 2])[0]):
+    for row in (aggregate.rolled_row(made, 1), aggregate.rolled_rows([made, made], [1, 2])[0]):
         assert torch.equal(row.scores, made.scores[-1, 1])
         assert row.info["rollout"]["convention"] == "input"
-    assert torch.equal(rolled_row(made, 1, layer=0).scores, made.scores[0, 1])
+    assert torch.equal(aggregate.rolled_row(made, 1, layer=0).scores, made.scores[0, 1])
     for options in ({"convention": "alti"}, {"residual": True}, {"normalize": False}):
         with pytest.raises(mixlens.MixlensError, match="from the input to every layer already"):
-            rolled_row(made, 1, **options)
+            aggregate.rolled_row(made, 1, **options)
 
 
 def test_from_the_input_already() -> None:

@@ -15,7 +15,7 @@ from papers_written_out import t_of, without_null_space
 
 import mixlens
 from mixlens.base.errors import InputError
-from mixlens.layer.block import Block
+from mixlens.layer import Block
 from mixlens.methods import identifiability
 
 CASES = list(CONFIGURATIONS)

@@ -101,9 +101,9 @@ def test_attention_of_one_head_as_defined(case: str) -> None:
 
 
 def test_alti_row_without_score_is_its_own_token() -> None:
-    from mixlens.scoring.aggregate import rows_to_one
+    from mixlens.scoring import aggregate
 
-    shared, told = rows_to_one(torch.tensor([[0.0, 0.0], [1.0, 3.0]]))
+    shared, told = aggregate.rows_to_one(torch.tensor([[0.0, 0.0], [1.0, 3.0]]))
     assert shared.tolist() == [[1.0, 0.0], [0.25, 0.75]]
     assert told["rows_without_score"].tolist() == [1, 0]
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from conftest import CONFIGURATIONS, ROUNDED_NORMS, ids, loaded
 
+from mixlens.fast import block as fast_block
 from mixlens.fast import zeroing
-from mixlens.fast.block import Block
 
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_first_product_put_together_is_the_first_product(case: str) -> None:
     for layer in loaded(case).trace(input_ids=ids(9)).layers:
-        block = Block(layer)
+        block = fast_block.Block(layer)
         with torch.no_grad():
             for sources in (slice(0, 4), slice(4, 9)):
                 tile = block.by_source[..., sources, :, :] @ block.head_vectors[..., sources, :, :]
@@ -28,7 +28,7 @@ def test_families_with_one_norm_in_between_take_the_quick_way() -> None:
     """The others norm what attention wrote, or their feed-forward does not read it."""
     for case in CONFIGURATIONS:
         model = loaded(case)
-        block = Block(model.trace(input_ids=ids(5)).layers[1])
+        block = fast_block.Block(model.trace(input_ids=ids(5)).layers[1])
         slow = model.family.parallel or model.family.norm_on_attention is not None
         with torch.no_grad():
             assert (block.first_product is None) == slow, case

@@ -116,13 +116,6 @@ def test_a_mean_over_texts_of_different_lengths_is_over_tokens() -> None:
     assert (made.low, made.high) == (0.0, 1.0)
 
 
-def test_a_statistic_that_is_a_mean_has_the_means_interval() -> None:
-    values = np.random.default_rng(0).normal(size=60)
-    made = intervals.statistic_with_interval(lambda i: values[i].mean(), 60, resamples=500, seed=2)
-    mean = mean_with_interval(values, resamples=500, seed=2)
-    assert (made.mean, made.low, made.high) == pytest.approx((mean.mean, mean.low, mean.high))
-
-
 @pytest.mark.parametrize(
     ("values", "options", "said"),
     [

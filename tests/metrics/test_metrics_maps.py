@@ -160,9 +160,13 @@ def test_the_mixing_ratio_comes_with_norm_maps() -> None:
 def test_distances_written_out(causal: bool) -> None:
     scores = random_map(causal=causal)
     made, single = (mixing_stats.share_by_distance(scores, per_token=per_token) for per_token in (False, True))
+    means = mixing_stats.mean_by_distance(scores)
     groups = ([1], [2], [3], [4, 5], list(range(6, 11)), list(range(11, 15)))
     for layer, i, (g, group) in itertools.product(range(2), range(15), enumerate(groups)):
         places = [j for j in range(15) if abs(i - j) in group and (j < i or not causal)]
+        row = scores.scores[layer, i] / scores.scores[layer, i].sum()
+        mean = np.mean([float(row[j]) for j in places]) if places else np.nan
+        assert means[layer, i, g] == pytest.approx(mean, nan_ok=True)
         others = sum(float(scores.scores[layer, i, j]) for j in range(15) if j != i)
         if not places or not others:
             assert np.isnan(made[layer, i, g])
@@ -173,20 +177,6 @@ def test_distances_written_out(causal: bool) -> None:
     assert np.nansum(made[:, 1:], -1) == pytest.approx(1)
     with pytest.raises(InputError, match="1 <= first"):
         mixing_stats.share_by_distance(scores, groups=[(0, 2)])
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_means_by_distance_written_out(causal: bool) -> None:
-    scores = random_map(causal=causal)
-    means = mixing_stats.mean_by_distance(scores)
-    groups = ([1], [2], [3], [4, 5], list(range(6, 11)), list(range(11, 15)))
-    for layer, i, (g, group) in itertools.product(range(2), range(15), enumerate(groups)):
-        row = scores.scores[layer, i] / scores.scores[layer, i].sum()
-        places = [j for j in range(15) if abs(i - j) in group and (j < i or not causal)]
-        if places:
-            assert means[layer, i, g] == pytest.approx(sum(float(row[j]) for j in places) / len(places))
-        else:
-            assert np.isnan(means[layer, i, g])
 
 
 def test_means_by_part_of_speech() -> None:
@@ -203,16 +193,6 @@ def test_means_by_part_of_speech() -> None:
         mixing_stats.by_tag(values, [["N"]])
     with pytest.raises(InputError, match=r"example 1: values of shape \(2, 2\).* have 1"):
         mixing_stats.by_tag(values, [["N", "V", None], ["N"]])
-
-
-def test_the_share_of_tokens_that_are_not_their_own_main_contributor() -> None:
-    traces = mixlens.load("agreement").trace(["The keys to the cabinet [MASK] rusty.", "The dog [MASK] old."])
-    maps = [one.rollout() for one in mixlens.mix(traces, "alti")]
-    made = mixing_stats.by_layer([mixing_stats.not_own_top(one) for one in maps])
-    for layer, interval in enumerate(made):
-        lost = [int(row.argmax()) != i for one in maps for i, row in enumerate(one.scores[layer])]
-        assert interval.mean == pytest.approx(np.mean(lost))
-        assert 0 <= interval.low <= interval.mean <= interval.high <= 1
 
 
 # --- raw and effective ------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from conftest import ids, loaded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mixlens
 from mixlens.base.errors import InputError
 from mixlens.metrics import probing, token_identity, token_training
 
@@ -257,21 +256,6 @@ def test_input_vectors_of_a_model() -> None:
     summed = word + table.position_embeddings.weight[:5] + table.token_type_embeddings.weight[0]
     torch.testing.assert_close(token_identity.input_vectors(trace), summed.detach())
     torch.testing.assert_close(model.embeddings.LayerNorm(summed), trace.hidden_states[0])
-
-
-def test_deeper_layers_of_a_real_model_keep_less() -> None:
-    traces = mixlens.load("agreement").trace(
-        ["The keys to the cabinet [MASK] rusty.", "The dogs near the car [MASK] old."]
-    )
-    inputs = [token_identity.input_vectors(trace, embedding="after") for trace in traces]
-    rates = [
-        token_identity.token_identifiability(
-            [trace.hidden_states[layer] for trace in traces], inputs, kind="naive"
-        ).value
-        for layer in range(5)
-    ]
-    assert rates[0] == 1
-    assert rates[-1] < 1
 
 
 @pytest.mark.parametrize(
