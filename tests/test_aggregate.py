@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import mixlens
 from mixlens import Attribution, Map
 from mixlens.model.words import group_words
-from mixlens.scoring import aggregate
-from mixlens.scoring.aggregate import rolled_row, rolled_rows, shares_of_one, without_special
-from mixlens.scoring.conventions import CONVENTIONS
+from mixlens.scoring import aggregate, conventions
 
 
 def a_map(scores: torch.Tensor, **info: object) -> Map:
@@ -40,11 +38,11 @@ def written_out(layers: torch.Tensor, *, residual: bool, normalize: bool) -> tor
     return torch.stack(joint)
 
 
-@pytest.mark.parametrize("name", list(CONVENTIONS))
+@pytest.mark.parametrize("name", list(conventions.CONVENTIONS))
 def test_every_convention_is_its_product(name: str) -> None:
     layers = torch.rand(4, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
     rolled = a_map(layers).rollout(name)
-    used = CONVENTIONS[name]
+    used = conventions.CONVENTIONS[name]
     torch.testing.assert_close(rolled.scores, written_out(layers, residual=used.residual, normalize=used.normalize))
     assert rolled.info["rollout"] == {
         "convention": name,
@@ -56,7 +54,7 @@ def test_every_convention_is_its_product(name: str) -> None:
 
 def test_published_conventions() -> None:
     """Which paper adds the identity, which normalises rows."""
-    assert {name: (c.residual, c.normalize) for name, c in CONVENTIONS.items()} == {
+    assert {name: (c.residual, c.normalize) for name, c in conventions.CONVENTIONS.items()} == {
         "abnar": (True, True),
         "globenc": (False, False),
         "toolkit": (False, True),
@@ -87,11 +85,17 @@ def test_a_deep_model_does_not_overflow_and_keeps_its_shares(size: float) -> Non
         torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-4, atol=1e-7)
 
 
-@given(st.integers(1, 6), st.integers(1, 6), st.sampled_from(list(CONVENTIONS)), st.integers(0, 1000), st.data())
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.sampled_from(list(conventions.CONVENTIONS)),
+    st.integers(0, 1000),
+    st.data(),
+)
 def test_a_rolled_row_is_the_row_of_the_rollout(n: int, depth: int, name: str, seed: int, data: st.DataObject) -> None:
     layers = 9 * torch.rand(depth, n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1e-3
     layer, query = data.draw(st.integers(-depth, depth - 1)), data.draw(st.integers(-n, n - 1))
-    made = rolled_row(a_map(layers), query, layer=layer, convention=name)
+    made = aggregate.rolled_row(a_map(layers), query, layer=layer, convention=name)
     whole = a_map(layers).rollout(name).readout(query, layer=layer)
     torch.testing.assert_close(made.scores, whole.scores, rtol=1e-13, atol=0)
     assert made.info == whole.info
@@ -106,7 +110,7 @@ def test_a_rolled_row_is_the_row_of_the_rollout(n: int, depth: int, name: str, s
 @pytest.mark.parametrize("size", [1e30, 1e-30])
 def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
     layers = torch.rand(40, 6, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
-    row = rolled_row(a_map(layers * size), 2, convention="globenc")
+    row = aggregate.rolled_row(a_map(layers * size), 2, convention="globenc")
     exact = a_map(layers.double() / 3).rollout("globenc").scores[-1, 2]
     torch.testing.assert_close(
         row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7
@@ -115,18 +119,18 @@ def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
     assert 0.5 <= float(row.scores.max()) <= 1
 
 
-@pytest.mark.parametrize("name", list(CONVENTIONS))
+@pytest.mark.parametrize("name", list(conventions.CONVENTIONS))
 def test_rows_of_several_maps_at_once_are_those_of_each_alone(name: str) -> None:
     seeded = torch.Generator().manual_seed(0)
     sizes = ((5, 1.0), (9, 1e20), (3, 1.0), (7, 1e-20), (9, 1.0))
     maps = [a_map((torch.rand(9, n, n, generator=seeded, dtype=torch.float64) + 0.01) * size) for n, size in sizes]
     queries = [1, -1, 0, 3, "t8"]
-    for made, one, query in zip(rolled_rows(maps, queries, convention=name), maps, queries, strict=True):
-        alone = rolled_row(one, query, convention=name)
+    for made, one, query in zip(aggregate.rolled_rows(maps, queries, convention=name), maps, queries, strict=True):
+        alone = aggregate.rolled_row(one, query, convention=name)
         torch.testing.assert_close(made.scores, alone.scores, rtol=1e-12, atol=0)
         assert (made.info, made.tokens) == (alone.info, alone.tokens)
     with pytest.raises(mixlens.MixlensError, match="sums to 0"):
-        rolled_rows([maps[0], a_map(torch.zeros(9, 4, 4, dtype=torch.float64))], [0, 0], convention="alti")
+        aggregate.rolled_rows([maps[0], a_map(torch.zeros(9, 4, 4, dtype=torch.float64))], [0, 0], convention="alti")
 
 
 def test_several_maps_are_rolled_out_as_each_alone() -> None:
@@ -203,7 +207,7 @@ def test_leaving_special_tokens_out_never_changes_the_unit_of_other_scores(
 ) -> None:
     """Whether scores are shares is the method's to say: logits that happen to be positive stay logits."""
     read = Attribution(torch.tensor(scores), ("[CLS]", "a", "b", "[SEP]"), "deeplift", info, (True, False, False, True))
-    kept = without_special(read)
+    kept = aggregate.without_special(read)
     assert kept.scores.tolist() == read.scores[1:3].tolist()
     told = dict(kept.info["special_removed"])
     share = told.pop("share", None)
@@ -217,7 +221,7 @@ def test_what_is_left_without_special_tokens_is_whole() -> None:
     special = (True, False, True, False, False, False)
     info = {"distribution": True, "model": "m", "query": 1}
     read = Attribution(torch.tensor([0.4, 0.1, 0.2, 0.1, 0.1, 0.1]), tuple("0abcde"), "alti", info, special, words)
-    kept = without_special(read)
+    kept = aggregate.without_special(read)
     assert kept.tokens == ("a", "c", "d", "e")
     assert kept.special == (False, False, False, False)
     assert kept.words == (("a", (0,)), ("cd", (2, 3)))
@@ -225,9 +229,9 @@ def test_what_is_left_without_special_tokens_is_whole() -> None:
     assert kept.scores.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25])
     assert (kept.info["model"], kept.info["query"], kept.info["special_tokens"]) == ("m", 1, "removed")
     assert kept.info["special_removed"]["share"] == pytest.approx(0.6)
-    assert without_special(Attribution(torch.ones(2), ("a", "b"), "m", {}, (True, False))).words is None
+    assert aggregate.without_special(Attribution(torch.ones(2), ("a", "b"), "m", {}, (True, False))).words is None
     with pytest.raises(mixlens.MixlensError, match="every token is special"):
-        without_special(Attribution(torch.ones(1), ("a",), "m", {}, (True,)))
+        aggregate.without_special(Attribution(torch.ones(1), ("a",), "m", {}, (True,)))
 
 
 def test_a_rollout_says_whether_its_rows_are_shares() -> None:
@@ -240,10 +244,10 @@ def test_a_rollout_says_whether_its_rows_are_shares() -> None:
     ):
         made = a_map(layers / layers.sum(-1, keepdim=True) if distribution else layers, distribution=distribution)
         rolled = made.rollout(convention)
-        assert shares_of_one(rolled.info) == shares, (distribution, convention)
+        assert aggregate.shares_of_one(rolled.info) == shares, (distribution, convention)
         sums = rolled.scores[-1].sum(-1)
         assert bool((sums - 1).abs().max() < 1e-5) == shares  # float32; the other rows sum to 2 and more
-    assert not shares_of_one(a_map(layers, distribution=True).sum().info)  # two layers added: rows sum to 2
+    assert not aggregate.shares_of_one(a_map(layers, distribution=True).sum().info)  # two layers added: rows sum to 2
 
 
 def test_no_tensor_by_token_is_left_beside_scores_by_word() -> None:
@@ -334,19 +338,19 @@ def test_positions_of_tokens_and_of_their_letters() -> None:
     ],
 )
 def test_rows_that_are_shares(info: dict[str, object], shares: bool) -> None:
-    assert shares_of_one(info) is shares
+    assert aggregate.shares_of_one(info) is shares
 
 
 def test_a_row_out_of_range_stays_near_one_and_a_row_of_zeros_is_refused() -> None:
     large = torch.tensor([[[1e200, 0.0], [0.0, 1.0]]] * 3, dtype=torch.float64)
-    row = rolled_row(a_map(large), 0, convention="globenc")
+    row = aggregate.rolled_row(a_map(large), 0, convention="globenc")
     assert row.info["rollout"]["rescaled_layers"] == [2]
     assert 0.5 <= float(row.scores.abs().max()) <= 1
-    fits = rolled_row(a_map(large.clamp(max=1e40)), 0, convention="globenc")
+    fits = aggregate.rolled_row(a_map(large.clamp(max=1e40)), 0, convention="globenc")
     assert (fits.info["rollout"]["rescaled_layers"], fits.scores.tolist()) == ([], [pytest.approx(1e120), 0.0])
     empty, full = a_map(torch.tensor([[[0.0, 0.0], [1.0, 1.0]]] * 3)), a_map(torch.ones(3, 2, 2))
-    for asked in (lambda: rolled_rows([full, empty], [0, 1]), empty.rollout):
+    for asked in (lambda: aggregate.rolled_rows([full, empty], [0, 1]), empty.rollout):
         with pytest.raises(mixlens.MixlensError, match="a row of this map sums to 0"):
             asked()
     with pytest.raises(mixlens.MixlensError, match="maps of several conventions"):
-        rolled_rows([full, a_map(torch.ones(3, 2, 2), convention="abnar")], [0, 0])
+        aggregate.rolled_rows([full, a_map(torch.ones(3, 2, 2), convention="abnar")], [0, 0])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.metrics.intervals import mean_with_interval
+from mixlens.base import errors
+from mixlens.metrics import intervals
 
 TEXT = "A dull film with a wonderful cast."
 
@@ -80,7 +80,7 @@ def test_what_one_method_says_of_its_scores_is_not_said_of_a_sum(trace: Any, map
     for made in (complete - complete, 2 * complete, complete.normalize(), complete[1:3]):
         assert "completeness" not in made.info
     alti, attention = maps
-    with pytest.raises(InputError, match=r"'alti - attention' is made of other maps and is not rolled out"):
+    with pytest.raises(errors.InputError, match=r"'alti - attention' is made of other maps and is not rolled out"):
         (alti - attention).rollout()
     rolled = alti.rollout() - attention.rollout()
     assert float(rolled.scores.sum(-1).abs().max()) < 1e-5  # both have rows that sum to 1
@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused_in_one_line(trace: Any, pair: Any, maps: A
         (lambda: a["dull":"cast"], r"a slice is of positions"),
         (lambda: maps[0]["dull"], r"one row is m\.readout"),
     ):
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(errors.InputError, match=why):
             wrong()  # type: ignore[no-untyped-call]
     with pytest.raises(TypeError, match="not iterable"):
         list(a)
@@ -161,7 +161,7 @@ def test_a_mean_over_one_text_has_an_interval_for_each_token(trace: Any) -> None
     made = mixlens.mean(several)
     stacked = torch.stack([one.scores.double() for one in several])
     torch.testing.assert_close(made.scores, stacked.mean(0), rtol=1e-12, atol=1e-12)
-    expected = mean_with_interval(stacked[:, 2].numpy(), how="studentised")
+    expected = intervals.mean_with_interval(stacked[:, 2].numpy(), how="studentised")
     assert (float(made.info["low"][2]), float(made.info["high"][2])) == (expected.low, expected.high)
     assert made.info["n"].tolist() == [5] * len(trace)
     assert made.words == trace.words
@@ -201,7 +201,7 @@ def test_means_that_are_none_are_refused(trace: Any, pair: Any, maps: Any) -> No
         ([pair[0]], {"by": "sentence"}, "by is 'token', 'word' or a function of a word"),
         ([pair[0]], {"by": lambda word: None}, "no word is left to average"),
     ):
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(errors.InputError, match=why):
             mixlens.mean(given, **options)
 
 

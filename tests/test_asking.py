@@ -19,14 +19,11 @@ from test_attributions import tokenizer_of
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens.base import errors
 from mixlens.base.text import THIN, percent
 from mixlens.cli import group
 from mixlens.cli.app import app, main
-from mixlens.scoring.asking import parse_method
-from mixlens.scoring.attributions import known as attributions
-from mixlens.scoring.maps import known as maps
-from mixlens.scoring.notices import notices_of, notices_of_corpus
+from mixlens.scoring import asking, attributions, maps, notices
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "A dull, lifeless film that wastes a wonderful cast."
@@ -325,7 +322,7 @@ def test_a_vocabulary_that_knows_the_words_is_not_blamed() -> None:
                 start += pieces
 
     def told(*words: tuple[str, int]) -> list[str]:
-        return notices_of(model, Read(*words), query=None)  # type: ignore[arg-type]
+        return notices.notices_of(model, Read(*words), query=None)  # type: ignore[arg-type]
 
     assert not told(("incomprehensibilities", 6), ("unhappy", 2), ("a", 1), ("2024", 4), ("电", 1), (".", 1))
     assert not told(("dull", 4), ("film", 1), ("with", 1), ("stars", 1))  # one of four
@@ -333,7 +330,7 @@ def test_a_vocabulary_that_knows_the_words_is_not_blamed() -> None:
     assert not told()
     unknown = Read(("dull", 1), ("film", 1))
     unknown.tokens = [model.tokenizer.unk_token, "film"]
-    assert notices_of(model, unknown, query=None)  # type: ignore[arg-type]
+    assert notices.notices_of(model, unknown, query=None)  # type: ignore[arg-type]
 
 
 def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
@@ -351,8 +348,8 @@ def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
         mixlens.run(["a good film"], model="sentiment", out=tmp_path / "c", progress=False)
     model = mixlens.load("agreement")
     texts = [model.encode(REVIEW)]
-    assert not [one for one in notices_of_corpus(model, texts, query=2, targets=False) if "MASK" in one]
-    assert not [one for one in notices_of_corpus(model, texts, query=None, targets=True) if "MASK" in one]
+    assert not [one for one in notices.notices_of_corpus(model, texts, query=2, targets=False) if "MASK" in one]
+    assert not [one for one in notices.notices_of_corpus(model, texts, query=None, targets=True) if "MASK" in one]
 
 
 # --- terminals
@@ -411,7 +408,7 @@ def test_lists_fit_the_terminal(columns: int) -> None:
     assert "use_parallel_residual=True" in words
     assert "use_parallel_residual=False" in words
     told = " ".join(run("methods", columns=columns).split())
-    for method in (*maps().values(), *attributions().values()):
+    for method in (*maps.known().values(), *attributions.known().values()):
         assert " ".join(method.summary.split()) in told
 
 
@@ -475,10 +472,10 @@ def test_a_slow_run_has_a_rate() -> None:
     ],
 )
 def test_values_that_no_text_could_be_asked_with_are_refused_before_there_is_one(written: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_method(written)
+    with pytest.raises(errors.InputError, match=message):
+        asking.parse_method(written)
 
 
 def test_every_check_passes_the_defaults_of_its_method() -> None:
-    for name in attributions():
-        parse_method(name)
+    for name in attributions.known():
+        asking.parse_method(name)

@@ -16,9 +16,9 @@ from test_attributions import with_head
 from test_run import bad, go, table
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens.base import errors
+from mixlens.scoring import attributions
 from mixlens.scoring import attributions as attributing
-from mixlens.scoring.attributions import attribute, attribute_each, known
 
 ONE_PASS = ["grad_l2", "grad_x_input", "grad_x_input_l2", "attention_grad", "attention_x_grad", "cat", "attcat"]
 LENGTHS = (9, 4, 7, 7, 2)
@@ -54,10 +54,10 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
     ]
     for name in ONE_PASS:
         passes.clear()
-        together = attribute_each(traces, name, asked)
+        together = attributions.attribute_each(traces, name, asked)
         assert passes == [5]  # one for all of them
         for trace, own, read in zip(traces, asked, together, strict=True):
-            alone = attribute(trace, name, **own)
+            alone = attributions.attribute(trace, name, **own)
             assert isinstance(read, mixlens.Attribution)
             torch.testing.assert_close(read.scores, alone.scores, rtol=1e-10, atol=1e-12)
             assert read.tokens == alone.tokens
@@ -68,38 +68,40 @@ def test_a_padded_batch_gives_the_numbers_of_each_row_alone(head: str, score: st
 
 @pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")  # few steps keep it quick
 @pytest.mark.parametrize(
-    "name", [name for name, method in known().items() if method.layers or len(method.variants) > 1]
+    "name", [name for name, method in attributions.known().items() if method.layers or len(method.variants) > 1]
 )
 def test_layers_and_variants_in_a_batch(name: str) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
-    traces, used = traces_of(model)[:3], known()[name]
+    traces, used = traces_of(model)[:3], attributions.known()[name]
     own = {"integrated_gradients": {"steps": 3}, "blank_out": {"replacement": "zero"}, **QUICK}.get(name, {})
     for options in [{"layer": 1}] * used.layers + [{"variant": variant} for variant in used.variants]:
-        for read, trace in zip(attribute(traces, name, **options, **own), traces, strict=True):
-            alone = attribute(trace, name, **options, **own)
+        for read, trace in zip(attributions.attribute(traces, name, **options, **own), traces, strict=True):
+            alone = attributions.attribute(trace, name, **options, **own)
             torch.testing.assert_close(read.scores, alone.scores, rtol=1e-9, atol=1e-10)
 
 
 def test_each_row_has_its_own_target_and_its_own_failure(passes: list[int]) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
     traces = traces_of(model)
-    made = attribute_each(traces, "grad_x_input", [{"target": wanted} for wanted in (0, 1, "no such class", 1, 7)])
+    made = attributions.attribute_each(
+        traces, "grad_x_input", [{"target": wanted} for wanted in (0, 1, "no such class", 1, 7)]
+    )
     assert passes == [3]  # those that cannot be asked take no part
-    assert [isinstance(one, InputError) for one in made] == [False, False, True, False, True]
+    assert [isinstance(one, errors.InputError) for one in made] == [False, False, True, False, True]
     assert "no class 'no such class'" in str(made[2])
     for i, wanted in ((0, 0), (1, 1), (3, 1)):
-        alone = attribute(traces[i], "grad_x_input", target=wanted).scores
+        alone = attributions.attribute(traces[i], "grad_x_input", target=wanted).scores
         torch.testing.assert_close(made[i].scores, alone, rtol=1e-10, atol=1e-12)
-    with pytest.raises(InputError, match="no such class"):
-        attribute(traces, "grad_x_input", target="no such class")
-    with pytest.raises(InputError, match="nothing"):
-        attribute(traces, "grad_x_input", nothing=1)
+    with pytest.raises(errors.InputError, match="no such class"):
+        attributions.attribute(traces, "grad_x_input", target="no such class")
+    with pytest.raises(errors.InputError, match="nothing"):
+        attributions.attribute(traces, "grad_x_input", nothing=1)
 
 
 def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch, passes: list[int]) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
     traces = traces_of(model)
-    expected = attribute(traces, "attcat")
+    expected = attributions.attribute(traces, "attcat")
     passes.clear()
     own = mixlens.Model.run_attached
 
@@ -110,9 +112,9 @@ def test_a_batch_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch, pa
         return made
 
     monkeypatch.setattr(mixlens.Model, "run_attached", small)
-    made = attribute_each(traces, "attcat", [{}] * 5)
+    made = attributions.attribute_each(traces, "attcat", [{}] * 5)
     assert passes == [5, 2, 3, 1, 2, 1, 1]  # the longest is the last, and does not fit alone
-    assert isinstance(made[0], InputError)
+    assert isinstance(made[0], errors.InputError)
     assert "memory runs out with 9 tokens" in str(made[0])
     for read, other in zip(made[1:], expected[1:], strict=True):
         torch.testing.assert_close(read.scores, other.scores, rtol=1e-10, atol=1e-12)
@@ -134,8 +136,8 @@ def test_the_graph_goes_with_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     gc.disable()
     try:
-        attribute(traces, "attcat")
-        attribute(traces[0], "attcat")
+        attributions.attribute(traces, "attcat")
+        attributions.attribute(traces[0], "attcat")
         assert [there() for there in seen] == [None, None]
     finally:
         gc.enable()
@@ -143,10 +145,12 @@ def test_the_graph_goes_with_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batches_hold_a_quarter_of_the_tokens_of_a_traced_one(passes: list[int]) -> None:
     model = with_head("bert", "AutoModelForSequenceClassification")
-    attribute_each([model.trace(input_ids=ids(8))] * 6, "grad_l2", [{}] * 6, tokens=64)
+    attributions.attribute_each([model.trace(input_ids=ids(8))] * 6, "grad_l2", [{}] * 6, tokens=64)
     assert passes == [2, 2, 2]
     passes.clear()
-    attribute_each([model.trace(input_ids=ids(8))] * 3, "grad_l2", [{}] * 3, tokens=1)  # less than one token of a graph
+    attributions.attribute_each(
+        [model.trace(input_ids=ids(8))] * 3, "grad_l2", [{}] * 3, tokens=1
+    )  # less than one token of a graph
     assert passes == [1, 1, 1]
     assert attributing.GRAPH == 4
 
@@ -170,7 +174,7 @@ def test_a_corpus_run_shares_gradients_and_names_the_row_that_fails(tmp_path: Pa
     ]
     for row, label in zip(table(tmp_path / "run"), ["positive", "negative", 0], strict=True):
         for name in ("attcat", "grad_x_input"):
-            alone = attribute(model.trace(row["text"]), name, target=label).scores
+            alone = attributions.attribute(model.trace(row["text"]), name, target=label).scores
             torch.testing.assert_close(torch.tensor(row[name]), alone, atol=2e-5, rtol=1e-4)
 
 
@@ -187,9 +191,9 @@ def test_a_batch_that_is_halved_frees_the_graph_it_held(monkeypatch: pytest.Monk
             raise MemoryError
         return torch.zeros(len(question.trace))
 
-    method = dataclasses.replace(known()["grad_l2"], function=narrow)
+    method = dataclasses.replace(attributions.known()["grad_l2"], function=narrow)
     monkeypatch.setitem(attributing.ATTRIBUTIONS, "grad_l2", method)
-    results = attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS))
+    results = attributions.attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS))
     assert all(isinstance(one, mixlens.Attribution) for one in results)
     assert len(batches) == len(LENGTHS) - 1
 
@@ -204,7 +208,9 @@ def test_the_graph_of_a_batch_is_freed_before_the_next_one_runs(monkeypatch: pyt
         assert {id(batch()) for batch in batches if batch() is not None} == {id(question.batch)}
         return torch.zeros(len(question.trace))
 
-    monkeypatch.setitem(attributing.ATTRIBUTIONS, "grad_l2", dataclasses.replace(known()["grad_l2"], function=watched))
-    results = attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS), tokens=4)
+    monkeypatch.setitem(
+        attributing.ATTRIBUTIONS, "grad_l2", dataclasses.replace(attributions.known()["grad_l2"], function=watched)
+    )
+    results = attributions.attribute_each(traces_of(model), "grad_l2", [{}] * len(LENGTHS), tokens=4)
     assert all(isinstance(one, mixlens.Attribution) for one in results)
     assert len(batches) == len(LENGTHS)

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from mixlens.base import registry
-from mixlens.base.errors import InputError, MixlensError
+import mixlens
+from mixlens.base import errors, registry
 from mixlens.scoring import asking, command_words
-from mixlens.scoring.asking import MethodRequest
 
 
 def refused(call: Any, *given: Any, **options: Any) -> str:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(errors.InputError) as error:
         call(*given, **options)
     return str(error.value)
 
@@ -54,25 +53,27 @@ def test_a_text_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_methods_as_written() -> None:
-    assert command_words.method_of(" alti ") == MethodRequest("alti", None, None, {})
-    assert asking.parse_method("alti:variant=released:rollout=globenc") == MethodRequest(
+    assert command_words.method_of(" alti ") == asking.MethodRequest("alti", None, None, {})
+    assert asking.parse_method("alti:variant=released:rollout=globenc") == asking.MethodRequest(
         "alti", "released", "globenc", {}
     )
-    assert asking.parse_method("integrated_gradients:steps=3") == MethodRequest(
+    assert asking.parse_method("integrated_gradients:steps=3") == asking.MethodRequest(
         "integrated_gradients", None, None, {"steps": 3}
     )
-    given = MethodRequest("nothing", "at", "all", {"is": "checked"})
+    given = asking.MethodRequest("nothing", "at", "all", {"is": "checked"})
     assert asking.parse_method(given) is given
-    assert command_words.method_of("alti", "released") == MethodRequest("alti", "released", None, {})
-    assert command_words.method_of("alti:variant=released", "released") == MethodRequest("alti", "released", None, {})
+    assert command_words.method_of("alti", "released") == asking.MethodRequest("alti", "released", None, {})
+    assert command_words.method_of("alti:variant=released", "released") == asking.MethodRequest(
+        "alti", "released", None, {}
+    )
     assert command_words.methods_of(" alti , ,value_zeroing:variant=paper,") == {
-        "alti": MethodRequest("alti"),
-        "value_zeroing:variant=paper": MethodRequest("value_zeroing", "paper"),
+        "alti": asking.MethodRequest("alti"),
+        "value_zeroing:variant=paper": asking.MethodRequest("value_zeroing", "paper"),
     }
-    assert command_words.methods_of("alti", "released") == {"alti": MethodRequest("alti", "released")}
+    assert command_words.methods_of("alti", "released") == {"alti": asking.MethodRequest("alti", "released")}
     assert asking.parse_methods(["alti", "random"]) == {
-        "alti": MethodRequest("alti"),
-        "random": MethodRequest("random"),
+        "alti": asking.MethodRequest("alti"),
+        "random": asking.MethodRequest("random"),
     }
 
 
@@ -100,23 +101,23 @@ def test_values_of_options() -> None:
 
 
 def test_what_a_request_says_of_its_method() -> None:
-    told = {name: MethodRequest(name) for name in ("alti", "attcat", "blank_out", "random")}
+    told = {name: asking.MethodRequest(name) for name in ("alti", "attcat", "blank_out", "random")}
     assert {name: (one.is_map, one.class_specific, one.has_layers) for name, one in told.items()} == {
         "alti": (True, False, True),
         "attcat": (False, True, True),
         "blank_out": (False, True, False),
         "random": (True, False, True),
     }
-    assert MethodRequest("a", "v", None, {"b": 1, "a": None}).call_key == '["v", {"a": null, "b": 1}]'
-    assert MethodRequest("a", None, None, {"p": Path("x")}).call_key == '[null, {"p": "x"}]'
+    assert asking.MethodRequest("a", "v", None, {"b": 1, "a": None}).call_key == '["v", {"a": null, "b": 1}]'
+    assert asking.MethodRequest("a", None, None, {"p": Path("x")}).call_key == '[null, {"p": "x"}]'
 
 
 def test_random_scores_have_a_seed_of_their_text() -> None:
     trace: Any = SimpleNamespace(tokens=("a", "b"))
-    assert MethodRequest("random").options_for(trace) == {"seed": zlib.crc32(b"a b")}
-    assert MethodRequest("random", options={"seed": 4}).options_for(trace) == {"seed": 4}
+    assert asking.MethodRequest("random").options_for(trace) == {"seed": zlib.crc32(b"a b")}
+    assert asking.MethodRequest("random", options={"seed": 4}).options_for(trace) == {"seed": 4}
     options = {"x": 1}
-    copied = MethodRequest("alti", options=options).options_for(trace)
+    copied = asking.MethodRequest("alti", options=options).options_for(trace)
     assert copied == options
     assert copied is not options
 
@@ -138,14 +139,14 @@ def test_a_target_needs_a_method_that_explains_one() -> None:
     classes = command_words.class_methods()
     assert "attcat" in classes
     assert "random" not in command_words.class_methods()
-    position, word = MethodRequest("alti"), MethodRequest("attcat")
+    position, word = asking.MethodRequest("alti"), asking.MethodRequest("attcat")
     command_words.refuse_target({"alti": position}, {"target": None, "foil": None})
     command_words.refuse_target({"alti": position, "attcat": word}, {"target": "x", "foil": None})
     assert refused(command_words.refuse_target, {"alti": position}, {"target": None, "foil": "x"}) == (
         "'alti' explains a position, whatever the class or word: leave --target and --foil out, or take a method that explains a "
         f"class or word: {classes}."
     )
-    both = {"alti": position, "attention": MethodRequest("attention")}
+    both = {"alti": position, "attention": asking.MethodRequest("attention")}
     assert refused(command_words.refuse_target, both, {"target": "x", "foil": None, "score": None}) == (
         "'alti', 'attention' explain a position, whatever the class or word: leave --target, --foil and --score out, or take a "
         f"method that explains a class or word: {classes}."
@@ -162,7 +163,7 @@ def test_targets_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     def token_id(lens: Any, word: str) -> int:
         if word == "7":
             return 1007
-        raise InputError("no token")
+        raise errors.InputError("no token")
 
     monkeypatch.setattr(vocabulary, "token_id", token_id)
     of = command_words.target_of
@@ -212,9 +213,9 @@ def test_the_place_that_is_meant() -> None:
 
 
 def test_heads_as_written() -> None:
-    request = MethodRequest("attention", None, None, {})
+    request = asking.MethodRequest("attention", None, None, {})
     assert command_words.head_of(request, None) is request
-    assert command_words.head_of(request, "1") == MethodRequest("attention", None, None, {"head": 0})
+    assert command_words.head_of(request, "1") == asking.MethodRequest("attention", None, None, {"head": 0})
     assert command_words.head_of(request, "12").options == {"head": 11}
     assert command_words.head_of(request, "all").options == {"head": "all"}
     for wrong in ("0", "-1", "x", "1.5", ""):
@@ -222,10 +223,10 @@ def test_heads_as_written() -> None:
             refused(command_words.head_of, request, wrong)
             == f"--head is a number, counted from 1, or all, not {wrong!r}."
         )
-    assert refused(command_words.head_of, MethodRequest("attcat"), "1").startswith(
+    assert refused(command_words.head_of, asking.MethodRequest("attcat"), "1").startswith(
         "'attcat' explains a prediction, it makes no"
     )
-    assert refused(command_words.head_of, MethodRequest("alti"), "1").startswith("'alti' has no option 'head'")
+    assert refused(command_words.head_of, asking.MethodRequest("alti"), "1").startswith("'alti' has no option 'head'")
 
 
 def test_a_head_that_no_layer_has() -> None:
@@ -235,8 +236,10 @@ def test_a_head_that_no_layer_has() -> None:
     shaped = SimpleNamespace(shape=(4, 7, 8))
     for trace in (trace_of(query=shaped, weights=None), trace_of(query=None, weights=shaped)):
         for head in (None, 0, 3, "all"):
-            command_words.refuse_head(trace, MethodRequest("attention", options={} if head is None else {"head": head}))
-        told = refused(command_words.refuse_head, trace, MethodRequest("attention", options={"head": 4}))
+            command_words.refuse_head(
+                trace, asking.MethodRequest("attention", options={} if head is None else {"head": head})
+            )
+        told = refused(command_words.refuse_head, trace, asking.MethodRequest("attention", options={"head": 4}))
         assert told == "head 5 does not exist: 'tiny' has heads 1 to 4 in a layer, or all."
 
 
@@ -308,7 +311,7 @@ def test_a_registry_of_its_own() -> None:
     made.register(lambda name, function: registry.Registered(name, function, "p", ("v",), "1"), name="other")(scored)
     assert list(made) == ["scored", "other"]
     foreign = registry.Registered("scored", dict, "p", ("v",), "1")
-    with pytest.raises(MixlensError) as error:
+    with pytest.raises(mixlens.MixlensError) as error:
         made.add("scored", foreign)
     assert str(error.value) == f"two things are called 'scored': in {__name__} and builtins."
     made.add("scored", ENTRY)  # of the same module

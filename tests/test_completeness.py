@@ -14,8 +14,7 @@ from conftest import DISTINCT, SHARED, head_of, hf_model, ids, loaded, needs_sha
 import mixlens
 from mixlens.methods import _quadrature as quadrature
 from mixlens.methods import integrated
-from mixlens.scoring.attributions import attribute
-from mixlens.scoring.completeness import CLOSED, IncompleteWarning, completeness
+from mixlens.scoring import attributions, completeness
 
 CAUSAL_HEAD = "AutoModelForCausalLM"
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to"
@@ -64,10 +63,10 @@ def test_numbers_out_of_bounds_are_refused(option: str) -> None:
         with pytest.raises(
             mixlens.MixlensError, match=rf"{option} must be at least 1 and at most 1,000,000, not {value}"
         ):
-            attribute(trace, "integrated_gradients", **{option: value})
+            attributions.attribute(trace, "integrated_gradients", **{option: value})
     for value in (0.0, -1.0, float("nan")):
         with pytest.raises(mixlens.MixlensError, match="tolerance must be above 0"):
-            attribute(trace, "integrated_gradients", tolerance=value)
+            attributions.attribute(trace, "integrated_gradients", tolerance=value)
 
 
 # --- steps are added until the sum closes ---
@@ -88,26 +87,30 @@ def abrupt(dtype: torch.dtype = torch.float32, eps: float = 1e-6) -> Any:
 def test_a_path_that_is_abrupt_near_the_baseline_gets_the_steps_it_needs() -> None:
     trace = abrupt().trace(input_ids=ids(8))
     with pytest.warns(
-        IncompleteWarning, match=r"integrated_gradients: the scores add up to .* off, in float32\) after 50 steps"
+        completeness.IncompleteWarning,
+        match=r"integrated_gradients: the scores add up to .* off, in float32\) after 50 steps",
     ):
-        few = attribute(trace, "integrated_gradients", steps=50, baseline="zero")
+        few = attributions.attribute(trace, "integrated_gradients", steps=50, baseline="zero")
     assert few.info["completeness"]["relative_gap"] > 0.05
     assert few.info["steps"] == 50
-    read = attribute(trace, "integrated_gradients", baseline="zero")
+    read = attributions.attribute(trace, "integrated_gradients", baseline="zero")
     assert 50 < read.info["steps"] <= 2000
-    assert read.info["completeness"]["relative_gap"] <= CLOSED
+    assert read.info["completeness"]["relative_gap"] <= completeness.CLOSED
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IncompleteWarning)
-        many = attribute(trace, "integrated_gradients", steps=4000, baseline="zero")
+        warnings.simplefilter("ignore", completeness.IncompleteWarning)
+        many = attributions.attribute(trace, "integrated_gradients", steps=4000, baseline="zero")
     assert many.info["completeness"]["relative_gap"] < 1e-3
     # Each token's score, not their sum alone, is within the tolerance of that of 4,000 steps.
-    assert float((read.scores - many.scores).abs().max()) < 2 * CLOSED * abs(many.info["difference"])
+    assert float((read.scores - many.scores).abs().max()) < 2 * completeness.CLOSED * abs(many.info["difference"])
 
 
 def test_steps_that_suffice_are_not_added_to() -> None:
     """And the numbers are those of 50 steps, to the last bit: what was published with them stands."""
     trace = mixlens.load("sentiment").trace("The plot was dull but the acting was brilliant.")
-    read, exactly = attribute(trace, "integrated_gradients"), attribute(trace, "integrated_gradients", steps=50)
+    read, exactly = (
+        attributions.attribute(trace, "integrated_gradients"),
+        attributions.attribute(trace, "integrated_gradients", steps=50),
+    )
     assert read.info["steps"] == exactly.info["steps"] == 50
     assert torch.equal(read.scores, exactly.scores)
     assert read.info["completeness"]["relative_gap"] < 1e-4
@@ -115,18 +118,18 @@ def test_steps_that_suffice_are_not_added_to() -> None:
 
 def test_steps_end_at_their_bound_and_that_is_warned_of() -> None:
     trace = abrupt().trace(input_ids=ids(8))
-    with pytest.warns(IncompleteWarning, match="most_steps="):
-        read = attribute(trace, "integrated_gradients", baseline="zero", most_steps=60, tolerance=1e-6)
+    with pytest.warns(completeness.IncompleteWarning, match="most_steps="):
+        read = attributions.attribute(trace, "integrated_gradients", baseline="zero", most_steps=60, tolerance=1e-6)
     assert read.info["steps"] <= 60
-    tight = attribute(trace, "integrated_gradients", baseline="zero", tolerance=1e-4)
+    tight = attributions.attribute(trace, "integrated_gradients", baseline="zero", tolerance=1e-4)
     assert tight.info["completeness"]["relative_gap"] <= 1e-4
 
 
 @pytest.mark.parametrize("rule", integrated.RULES)
 def test_every_rule_closes(rule: str) -> None:
     trace = abrupt().trace(input_ids=ids(5))
-    read = attribute(trace, "integrated_gradients", baseline="zero", rule=rule, most_steps=6000)
-    assert read.info["completeness"]["relative_gap"] <= CLOSED
+    read = attributions.attribute(trace, "integrated_gradients", baseline="zero", rule=rule, most_steps=6000)
+    assert read.info["completeness"]["relative_gap"] <= completeness.CLOSED
 
 
 def test_two_errors_that_cancel_are_seen() -> None:
@@ -148,13 +151,15 @@ def test_two_errors_that_cancel_are_seen() -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize(("dtype", "allowed"), [("float32", CLOSED), ("float16", CLOSED), ("bfloat16", 0.05)])
+@pytest.mark.parametrize(
+    ("dtype", "allowed"), [("float32", completeness.CLOSED), ("float16", completeness.CLOSED), ("bfloat16", 0.05)]
+)
 @pytest.mark.parametrize("text", [TEXT, "The dog ran", "One day, Tom saw a big"])
 @pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 def test_integrated_gradients_of_a_trained_llama_add_up(text: str, dtype: str, allowed: float) -> None:
     """bfloat16: its numbers have 8 bits, so the target itself is known to some 1 %, and each of its pieces too."""
     trace = mixlens.load(SHARED / "models" / "stories260K", dtype=dtype).trace(text)
-    read = attribute(trace, "integrated_gradients")
+    read = attributions.attribute(trace, "integrated_gradients")
     assert read.info["completeness"]["relative_gap"] <= allowed
     assert read.info["steps"] < 600
     assert read.info["dtype"] == dtype
@@ -164,12 +169,12 @@ def test_integrated_gradients_of_a_trained_llama_add_up(text: str, dtype: str, a
 
 
 def test_what_a_gap_is_a_share_of() -> None:
-    told = completeness(torch.tensor([3.0, -1.0]), 2.5)
+    told = completeness.completeness(torch.tensor([3.0, -1.0]), 2.5)
     assert told == {"sum": 2.0, "expected": 2.5, "relative_gap": pytest.approx(0.2)}
-    assert completeness(torch.zeros(2), 0.0)["relative_gap"] == 0
-    assert completeness(torch.zeros(2), 1.0)["relative_gap"] == 1
-    against = completeness(torch.tensor([1.0, -1.0 + 1e-7]), 0.0)  # they cancel: rounding is no gap
-    assert against["relative_gap"] < CLOSED
+    assert completeness.completeness(torch.zeros(2), 0.0)["relative_gap"] == 0
+    assert completeness.completeness(torch.zeros(2), 1.0)["relative_gap"] == 1
+    against = completeness.completeness(torch.tensor([1.0, -1.0 + 1e-7]), 0.0)  # they cancel: rounding is no gap
+    assert against["relative_gap"] < completeness.CLOSED
 
 
 @pytest.mark.parametrize("case", DISTINCT)
@@ -181,15 +186,15 @@ def test_every_method_that_adds_up_tells_how_nearly(case: str) -> None:
         ("partial_lrp", "conservation_gap", {}),
         ("integrated_gradients", "completeness_gap", {"baseline": 7}),  # from a token the line needs fewest points
     ):
-        read = attribute(trace, name, **options)
+        read = attributions.attribute(trace, name, **options)
         told = read.info["completeness"]
-        assert told["relative_gap"] <= CLOSED
+        assert told["relative_gap"] <= completeness.CLOSED
         assert abs(told["sum"] - told["expected"]) == pytest.approx(read.info[gap], abs=1e-9)
         if gap != "conservation_gap":
             assert told["sum"] == pytest.approx(float(read.scores.sum()), abs=1e-9)
             assert told["expected"] == read.info["difference"]
     for name in ("attcat", "grad_x_input", "raw_attention"):
-        assert "completeness" not in attribute(trace, name).info  # these promise no sum
+        assert "completeness" not in attributions.attribute(trace, name).info  # these promise no sum
 
 
 def test_released_code_is_not_warned_of() -> None:
@@ -197,13 +202,13 @@ def test_released_code_is_not_warned_of() -> None:
     trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        read = attribute(trace, "partial_lrp", variant="released_chefer")
-    assert read.info["completeness"]["relative_gap"] > CLOSED
+        read = attributions.attribute(trace, "partial_lrp", variant="released_chefer")
+    assert read.info["completeness"]["relative_gap"] > completeness.CLOSED
 
 
 def test_the_gap_is_kept_in_a_file(tmp_path: Any) -> None:
     trace = mixlens.load("sentiment").trace("The plot was dull.")
-    read = attribute(trace, "integrated_gradients")
+    read = attributions.attribute(trace, "integrated_gradients")
     read.save(tmp_path / "x.safetensors")
     assert mixlens.load_result(tmp_path / "x.safetensors").info["completeness"] == read.info["completeness"]
 
@@ -215,4 +220,4 @@ def test_memory_that_runs_out_in_python_is_one_line(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(integrated, "nodes", full)
     trace = loaded("bert", head="AutoModelForSequenceClassification").trace(input_ids=ids(4))
     with pytest.raises(mixlens.MixlensError, match="memory runs out with 4 tokens"):
-        attribute(trace, "integrated_gradients")
+        attributions.attribute(trace, "integrated_gradients")

@@ -10,10 +10,10 @@ import torch
 from conftest import QUICK, hf_model, ids
 
 import mixlens
-from mixlens.base.errors import ModelError
-from mixlens.scoring.attributions import attribute, known
+from mixlens.base import errors
+from mixlens.scoring import attributions
 
-GRADIENTS = [name for name, method in known().items() if method.needs_target]
+GRADIENTS = [name for name, method in attributions.known().items() if method.needs_target]
 OPTIONS: dict[str, dict[str, Any]] = {
     "integrated_gradients": {"steps": 4},
     "blank_out": {"replacement": "zero"},
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def scores(trace: Any, name: str) -> torch.Tensor:
-    return attribute(trace, name, **OPTIONS.get(name, {})).scores
+    return attributions.attribute(trace, name, **OPTIONS.get(name, {})).scores
 
 
 def float32(case: str) -> Any:
@@ -74,10 +74,10 @@ def test_what_the_caller_switched_changes_nothing(name: str, case: str) -> None:
 def test_the_precision_that_is_told_is_the_one_that_was_used() -> None:
     trace = mixlens.load(float32("bert")).trace(input_ids=ids(6))
     with torch.autocast("cpu", torch.bfloat16):
-        read = attribute(trace, "grad_x_input")
+        read = attributions.attribute(trace, "grad_x_input")
         assert torch.is_autocast_enabled("cpu")
     assert read.info["dtype"] == "float32"
-    assert torch.equal(read.scores, attribute(trace, "grad_x_input").scores)
+    assert torch.equal(read.scores, attributions.attribute(trace, "grad_x_input").scores)
 
 
 def test_weights_without_gradients_are_refused_in_one_line() -> None:
@@ -86,7 +86,7 @@ def test_weights_without_gradients_are_refused_in_one_line() -> None:
     trace = model.trace(input_ids=ids(5))
     assert float(scores(trace, "raw_attention").sum()) == pytest.approx(1)
     for name in ("grad_l2", "attcat", "deeplift", "integrated_gradients"):
-        with pytest.raises(ModelError, match=r"made (in|under) torch\.inference_mode.*Load the model outside"):
+        with pytest.raises(errors.ModelError, match=r"made (in|under) torch\.inference_mode.*Load the model outside"):
             scores(trace, name)
 
 

@@ -15,16 +15,15 @@ import pytest
 import torch
 
 import mixlens
+from mixlens.base import errors
 from mixlens.base import files as disk
-from mixlens.base.errors import InputError, MixlensError, ResultError
-from mixlens.types import Attribution
 from recipes.sources import parsed
 
 ROOT = Path(mixlens.__file__).parent
 
 
-def result() -> Attribution:
-    return Attribution(torch.tensor([0.1, 0.9]), ("a", "b"), "alti", {"model": "m", "text": "a b"})
+def result() -> mixlens.Attribution:
+    return mixlens.Attribution(torch.tensor([0.1, 0.9]), ("a", "b"), "alti", {"model": "m", "text": "a b"})
 
 
 def figure(place: Path) -> None:
@@ -32,10 +31,10 @@ def figure(place: Path) -> None:
     result().plot(save=place)
 
 
-WRITERS: dict[str, tuple[str, Callable[[Path], Any], type[MixlensError]]] = {
-    "result": ("x.safetensors", lambda place: result().save(place), ResultError),
-    "report": ("x.html", lambda place: mixlens.report(result(), place), ResultError),
-    "figure": ("x.svg", figure, InputError),
+WRITERS: dict[str, tuple[str, Callable[[Path], Any], type[mixlens.MixlensError]]] = {
+    "result": ("x.safetensors", lambda place: result().save(place), errors.ResultError),
+    "report": ("x.html", lambda place: mixlens.report(result(), place), errors.ResultError),
+    "figure": ("x.svg", figure, errors.InputError),
 }
 
 

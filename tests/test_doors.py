@@ -13,10 +13,8 @@ import torch
 from conftest import loaded
 
 import mixlens
-from mixlens.base import doors
-from mixlens.base.errors import InputError, MixlensError
-from mixlens.show.flow_page import flow_results
-from mixlens.show.report import gather
+from mixlens.base import doors, errors
+from mixlens.show import flow_page, report
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "a dull film, but the cast is wonderful."
@@ -257,7 +255,7 @@ def test_a_wrong_kind_gives_a_result_or_one_line(made: Made, name: str) -> None:
             error = raised(one)
             refused += error is not None
             said = f"{place}, {kind}: {type(error).__name__}: {error}"
-            assert error is None or isinstance(error, MixlensError), said
+            assert error is None or isinstance(error, mixlens.MixlensError), said
             assert "\n" not in str(error), said
     assert refused or not (asked.args or asked.options)
 
@@ -274,14 +272,14 @@ ASKED_WITH_A_TRACE: dict[str, Callable[[Any, Any], Any]] = {
     "embedded": lambda model, trace: model.embedded(trace, factor=1.0),
     "explain": lambda model, trace: model.explain(trace, method="norm"),
     "why": lambda model, trace: model.why(trace),
-    "gather": lambda model, trace: gather(model, trace, ["norm"]),
-    "flow_results": flow_results,
+    "gather": lambda model, trace: report.gather(model, trace, ["norm"]),
+    "flow_results": flow_page.flow_results,
 }
 
 
 @pytest.mark.parametrize("name", ASKED_WITH_A_TRACE)
 def test_the_trace_of_another_model_is_refused_though_its_ids_could_be_read(made: Made, name: str) -> None:
-    with pytest.raises(InputError, match=r"this trace is of 'GPT2LMHeadModel', not of 'sentiment'\."):
+    with pytest.raises(errors.InputError, match=r"this trace is of 'GPT2LMHeadModel', not of 'sentiment'\."):
         ASKED_WITH_A_TRACE[name](made.lens, made.written)
 
 
@@ -307,7 +305,7 @@ def test_the_trace_of_another_model_is_refused_though_its_ids_could_be_read(made
     ],
 )
 def test_what_a_refusal_says(made: Made, asked: Any, says: str) -> None:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(errors.InputError) as error:
         asked(made)
     assert str(error.value) == says
 
@@ -336,9 +334,14 @@ def test_only_a_wrong_kind_is_said_to_be_one_and_only_where_the_function_fails()
         (3, 1, "12"),
     ]
     for count, share, ids in wrong:
-        with pytest.raises(InputError, match=r"^(count|share|ids)= takes") as refused:
+        with pytest.raises(errors.InputError, match=r"^(count|share|ids)= takes") as refused:
             ask(count, share, ids=ids, error=inside)
         assert refused.value.__cause__ is inside
-    for error in (InputError("its own words"), torch.OutOfMemoryError("full"), OSError("no disk"), MemoryError()):
+    for error in (
+        errors.InputError("its own words"),
+        torch.OutOfMemoryError("full"),
+        OSError("no disk"),
+        MemoryError(),
+    ):
         with pytest.raises(type(error)):
             ask("3", 1, error=error)

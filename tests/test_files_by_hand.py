@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from mixlens.base import files
-from mixlens.base.errors import InputError, ResultError
-from mixlens.base.files import RunFolder
+from mixlens.base import errors, files
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
@@ -109,7 +107,7 @@ def test_windows_is_asked_again(
     ],
 )
 def test_an_error_of_the_system_becomes_one_line(error: OSError, told: str) -> None:
-    with pytest.raises(ResultError) as found, files.in_folder(Path("/run")):
+    with pytest.raises(errors.ResultError) as found, files.in_folder(Path("/run")):
         raise error
     assert str(found.value).startswith(told)
 
@@ -125,18 +123,18 @@ def begun(folder: Path, **more: Any) -> None:
 
 
 def refusal(folder: Path, identity: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as told:
-        RunFolder(folder).check(identity)
+    with pytest.raises(errors.InputError) as told:
+        files.RunFolder(folder).check(identity)
     return str(told.value)
 
 
 def test_a_folder_of_this_run_of_another_and_of_none(tmp_path: Path) -> None:
     same = {"kind": "corpus", "n": 1, "options": {"a": 1, "b": None}}
     folder = tmp_path / "run"
-    RunFolder(folder).check(same)  # not there yet
+    files.RunFolder(folder).check(same)  # not there yet
     begun(folder)
-    RunFolder(folder).check(same)
-    RunFolder(folder).check({**same, "options": {"b": None, "a": 1}})
+    files.RunFolder(folder).check(same)
+    files.RunFolder(folder).check({**same, "options": {"b": None, "a": 1}})
     assert refusal(folder, {**same, "n": 2, "options": {"a": (1, 2), "c": "x"}}) == (
         f'{str(folder)!r} belongs to another run (n: 1 there, 2 here; a: 1 there, [1, 2] here; c: null there, "x" here). '
         "Give another folder: nothing is overwritten."
@@ -153,13 +151,13 @@ def test_a_folder_of_this_run_of_another_and_of_none(tmp_path: Path) -> None:
         assert refusal(folder, same) == f"{str(folder / 'manifest.json')!r} is not a manifest of mixlens."
     for content in ("{}", '{"identity": 3}'):
         (folder / "manifest.json").write_text(content)
-        assert RunFolder(folder).manifest == {}
+        assert files.RunFolder(folder).manifest == {}
 
 
 def test_a_folder_with_files_of_somebody_else(tmp_path: Path) -> None:
     for name in (".lock", ".tmp-0123456789ab-x"):
         (tmp_path / name).touch()
-    RunFolder(tmp_path).check({})
+    files.RunFolder(tmp_path).check({})
     for name in ("d", "c", "b", ".tmp-x"):
         (tmp_path / name).touch()
     assert refusal(tmp_path, {}) == (
@@ -172,18 +170,18 @@ def test_a_folder_with_files_of_somebody_else(tmp_path: Path) -> None:
     good = tmp_path / "good"
     (tmp_path / "real").mkdir()
     good.symlink_to(tmp_path / "real")
-    RunFolder(good).check({})
+    files.RunFolder(good).check({})
 
 
 def test_links_and_files_in_the_place_of_subfolders(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+    folder = files.RunFolder(tmp_path)
     good, file, link = tmp_path / "good", tmp_path / "file", tmp_path / "link"
     good.mkdir()
     file.touch()
     link.symlink_to(good)
     folder.refuse_links(good, tmp_path / "none")
     for place in (file, link):
-        with pytest.raises(InputError) as told:
+        with pytest.raises(errors.InputError) as told:
             folder.refuse_links(good, place)
         assert str(told.value).startswith(f"{str(place)!r} is a link or a file where a run keeps a folder of its own.")
 
@@ -197,31 +195,31 @@ def test_only_half_written_files_are_cleared(tmp_path: Path) -> None:
         path.touch()
     (tmp_path / ".tmp-aaaaaaaaaaaa-folder").mkdir()
     (tmp_path / ".tmp-bbbbbbbbbbbb-link").symlink_to(sub)
-    RunFolder(tmp_path).clear(sub)
+    files.RunFolder(tmp_path).clear(sub)
     assert sorted(tmp_path.rglob("*")) == sorted([*kept, sub, tmp_path / ".tmp-aaaaaaaaaaaa-folder"])
 
 
 def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "run"
-    first, second = RunFolder(folder), RunFolder(folder)
+    first, second = files.RunFolder(folder), files.RunFolder(folder)
     first.still_held()
     with first.held():
         first.still_held()
-        with pytest.raises(InputError) as told, second.held():
+        with pytest.raises(errors.InputError) as told, second.held():
             pass
         assert str(told.value) == f"another run is writing to {str(folder)!r}. Wait for it, or give another folder."
         (folder / ".lock").unlink()
-        with pytest.raises(ResultError) as gone:
+        with pytest.raises(errors.ResultError) as gone:
             first.still_held()
         assert str(gone.value).startswith(f"{str(folder)!r} was moved, deleted or made anew while the run wrote to it.")
         (folder / ".lock").touch()
-        with pytest.raises(ResultError):
+        with pytest.raises(errors.ResultError):
             first.still_held()
     first.still_held()
     with second.held({}):
         pass
     (folder / "other").touch()
-    with pytest.raises(InputError, match="is not empty"), second.held({}):
+    with pytest.raises(errors.InputError, match="is not empty"), second.held({}):
         pass
     with second.held():
         pass
@@ -238,7 +236,7 @@ def test_a_lock_that_is_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         make(folder / ".lock")
-        with pytest.raises(InputError) as told, RunFolder(folder).held():
+        with pytest.raises(errors.InputError) as told, files.RunFolder(folder).held():
             pass
         assert str(told.value).startswith(
             f"{str(folder / '.lock')!r} is a link or no file. It was not made by a run: take it"

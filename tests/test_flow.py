@@ -10,8 +10,8 @@ from conftest import ids, loaded
 from test_aggregate import a_map
 
 import mixlens
-from mixlens.scoring.conventions import CONVENTIONS
-from mixlens.show.heading import heading_line
+from mixlens.scoring import conventions
+from mixlens.show import heading
 
 
 def maximum_flow(layers: torch.Tensor, layer: int, query: int, key: int) -> float:
@@ -51,7 +51,7 @@ def some_layers(depth: int, n: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["abnar", "globenc", "toolkit"])
 def test_flow_is_the_maximum_flow_to_each_input(name: str) -> None:
     given = some_layers(3, 4) * (3.0 if name != "abnar" else 1.0)
-    used, layers = CONVENTIONS[name], given
+    used, layers = conventions.CONVENTIONS[name], given
     layers = layers + torch.eye(4, dtype=torch.float64) if used.residual else layers
     layers = layers / layers.sum(-1, keepdim=True) if used.normalize else layers
     made = a_map(given).flow(name)
@@ -76,7 +76,7 @@ def test_the_methods_own_convention_is_the_default() -> None:
     torch.testing.assert_close(
         attention.flow("abnar", residual=False).scores[0], attention.flow("alti").scores[0], rtol=1e-12, atol=1e-15
     )
-    assert "flow abnar" in heading_line(attention.flow().info, "attention")
+    assert "flow abnar" in heading.heading_line(attention.flow().info, "attention")
 
 
 def test_one_position_is_its_row() -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.scoring.attributions import known
+from mixlens.base import errors
+from mixlens.scoring import attributions
 
 TEXTS = [
     "A dull film with a wonderful cast.",
@@ -63,7 +63,7 @@ def test_shap_explanations_are_read(trace: Any) -> None:
     values = np.arange(2.0 * len(trace)).reshape(1, len(trace), 2)
     theirs = SimpleNamespace(values=values, base_values=np.zeros(2), data=[list(trace.tokens)])
     assert mixlens.attribution_from(trace, theirs, output=1).scores.tolist() == values[0, :, 1].tolist()
-    with pytest.raises(InputError, match=r"shap's outputs are 2: say which, output=0 to 1"):
+    with pytest.raises(errors.InputError, match=r"shap's outputs are 2: say which, output=0 to 1"):
         mixlens.attribution_from(trace, theirs)
     single = SimpleNamespace(values=values[0, :, 0], base_values=0.0, data=None)
     assert mixlens.attribution_from(trace, single).scores.tolist() == values[0, :, 0].tolist()
@@ -82,13 +82,13 @@ def test_ferret_and_inseq_are_read_by_what_they_have(trace: Any) -> None:
     ferret = SimpleNamespace(tokens=list(trace.tokens), scores=np.arange(float(n)), explainer="LIME")
     assert mixlens.attribution_from(trace, ferret).scores.tolist() == list(range(n))
     ferret.tokens[1] = "another"
-    with pytest.raises(InputError, match="ferret's tokens are not those of the trace"):
+    with pytest.raises(errors.InputError, match="ferret's tokens are not those of the trace"):
         mixlens.attribution_from(trace, ferret)
     written = np.full((n + 2, 2, 3), np.nan)
     written[:n, 0] = 1.0
     inseq = SimpleNamespace(source_attributions=None, target_attributions=written)
     assert mixlens.attribution_from(trace, inseq, output=0).scores.tolist() == [3.0] * n
-    with pytest.raises(InputError, match="the written tokens are 2: say which"):
+    with pytest.raises(errors.InputError, match="the written tokens are 2: say which"):
         mixlens.attribution_from(trace, inseq)
 
 
@@ -105,7 +105,7 @@ def test_words_with_scores_are_put_to_their_tokens(trace: Any) -> None:
         == made.scores.tolist()
     )
     for wrong in (pairs[:-1], pairs[::-1], [("other", 1.0), *pairs[1:]]):
-        with pytest.raises(InputError, match="the words do not fit the text"):
+        with pytest.raises(errors.InputError, match="the words do not fit the text"):
             mixlens.attribution_from(trace, wrong)
 
 
@@ -127,7 +127,7 @@ def test_tokens_alone_are_enough() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(scores: Any, options: Any, why: str, trace: Any) -> None:
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(errors.InputError, match=why):
         mixlens.attribution_from(trace, scores, **options)
 
 
@@ -154,7 +154,7 @@ def test_judged_scores_of_a_function_and_of_a_list_are_those_of_the_method_they_
     assert records(outcome, "repeated") == records(outcome, "attcat")
     assert records(outcome, "stored") == records(outcome, "other") != records(outcome, "attcat")
     assert outcome.setup.methods == ("attcat", "repeated", "other", "stored")
-    assert not {"repeated", "other", "stored"} & set(known())  # they are methods while they are judged
+    assert not {"repeated", "other", "stored"} & set(attributions.known())  # they are methods while they are judged
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_judged_scores_of_a_function_and_of_a_list_are_those_of_the_method_they_
     ],
 )
 def test_methods_from_outside_that_are_none_are_refused(methods: Any, why: str) -> None:
-    before = set(known())
-    with pytest.raises(InputError, match=why):
+    before = set(attributions.known())
+    with pytest.raises(errors.InputError, match=why):
         mixlens.judge("sentiment", TEXTS, methods=methods, metrics="aopc", progress=False)
-    assert set(known()) == before
+    assert set(attributions.known()) == before
 
 
 def test_groups_of_methods() -> None:

@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.base.errors import InputError
+import mixlens
+from mixlens.base import errors
 from mixlens.metrics import foreign
-from mixlens.metrics.foreign import PAPER, aligned, as_methods, attribution_from, method_of
-from mixlens.scoring.registry import known_attributions as known
-from mixlens.types import Trace
+from mixlens.scoring import registry
 
 TOKENS = ("[CLS]", "Un", "##real", "film", "[SEP]")
 WORDS = (("[CLS]", (0,)), ("Unreal", (1, 2)), ("film", (3,)), ("[SEP]", (4,)))
 SPECIAL = (True, False, False, False, True)
 
 
-def trace_of(**changes: Any) -> Trace:
+def trace_of(**changes: Any) -> mixlens.Trace:
     given: dict[str, Any] = {
         "model": SimpleNamespace(dtype=torch.float32),
         "tokens": TOKENS,
@@ -32,29 +31,29 @@ def trace_of(**changes: Any) -> Trace:
         "attention_mask": (1,) * 5,
         "words": WORDS,
     }
-    return Trace(**{**given, **changes})
+    return mixlens.Trace(**{**given, **changes})
 
 
 def read(trace: Any, scores: Any, output: int | None = None) -> tuple[list[float], dict[str, Any]]:
-    values, origin = aligned(trace, scores, output)
+    values, origin = foreign.aligned(trace, scores, output)
     assert values.dtype == torch.float64
     return values.tolist(), origin
 
 
 def refused(trace: Any, scores: Any, output: int | None = None) -> str:
-    with pytest.raises(InputError) as error:
-        aligned(trace, scores, output)
+    with pytest.raises(errors.InputError) as error:
+        foreign.aligned(trace, scores, output)
     return str(error.value)
 
 
 def test_a_list_of_tokens_gives_these_facts_and_no_others() -> None:
-    made = attribution_from(["a", 7], [1, -2])  # type: ignore[list-item]
-    assert made.info == {"method": "my method", "paper": PAPER, "signed": True, "foreign": {"from": "list"}}
+    made = foreign.attribution_from(["a", 7], [1, -2])  # type: ignore[list-item]
+    assert made.info == {"method": "my method", "paper": foreign.PAPER, "signed": True, "foreign": {"from": "list"}}
     assert (made.tokens, made.method, made.special, made.words) == (("a", "7"), "my method", (), None)
     assert (made.scores.tolist(), made.scores.dtype) == ([1.0, -2.0], torch.float64)
-    named = attribution_from(["a"], (0.5,), name="mine", signed=False, target="yes")
+    named = foreign.attribution_from(["a"], (0.5,), name="mine", signed=False, target="yes")
     assert named.info == {
-        **{"method": "mine", "paper": PAPER, "signed": False, "foreign": {"from": "tuple"}},
+        **{"method": "mine", "paper": foreign.PAPER, "signed": False, "foreign": {"from": "tuple"}},
         **{"target": "yes", "score": "score"},
     }
 
@@ -62,14 +61,14 @@ def test_a_list_of_tokens_gives_these_facts_and_no_others() -> None:
 def test_a_trace_gives_its_place_its_prediction_and_its_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "provenance", lambda trace: {"model": "m", "method": "of no method"})
     monkeypatch.setattr(foreign, "notices_in", lambda trace, query: {"notices": [f"{len(trace)} {query}"]})
-    monkeypatch.setattr(Trace, "query", property(lambda self: 2))
-    monkeypatch.setattr(Trace, "prediction", lambda self: [("good", 0.75)])
-    made = attribution_from(trace_of(), [0.0, 1.0, 2.0, 3.0, 4.0], name="mine", target="good")
+    monkeypatch.setattr(mixlens.Trace, "query", property(lambda self: 2))
+    monkeypatch.setattr(mixlens.Trace, "prediction", lambda self: [("good", 0.75)])
+    made = foreign.attribution_from(trace_of(), [0.0, 1.0, 2.0, 3.0, 4.0], name="mine", target="good")
     assert made.info == {
         **{"model": "m", "query": 2, "query_token": "##real", "prediction": [("good", 0.75)]},
         **{
             "method": "mine",
-            "paper": PAPER,
+            "paper": foreign.PAPER,
             "signed": True,
             "foreign": {"from": "list"},
             "target": "good",
@@ -89,13 +88,13 @@ def test_a_trace_gives_its_place_its_prediction_and_its_notices(monkeypatch: pyt
     ],
 )
 def test_values_that_are_refused(scores: Any, signed: bool, message: str) -> None:
-    with pytest.raises(InputError) as error:
-        attribution_from(["a", "b"], scores, signed=signed)
+    with pytest.raises(errors.InputError) as error:
+        foreign.attribution_from(["a", "b"], scores, signed=signed)
     assert str(error.value) == message
 
 
 def test_zeros_are_not_negative() -> None:
-    assert attribution_from(["a", "b"], [0.0, -0.0], signed=False).scores.tolist() == [0.0, 0.0]
+    assert foreign.attribution_from(["a", "b"], [0.0, -0.0], signed=False).scores.tolist() == [0.0, 0.0]
 
 
 def shap_of(values: Any) -> Any:
@@ -175,30 +174,35 @@ def aimed(trace: Any, target: Any) -> Any:
 def test_the_entry_of_a_function() -> None:
     trace = trace_of()
     question: Any = SimpleNamespace(trace=trace, resolved=2.5, model=trace.model)
-    entry = method_of("plain one", plain)
-    assert entry == type(entry)("plain one", entry.function, PAPER, ("paper",), "?", "logit", False, False, signed=True)
+    entry = foreign.method_of("plain one", plain)
+    assert entry == type(entry)(
+        "plain one", entry.function, foreign.PAPER, ("paper",), "?", "logit", False, False, signed=True
+    )
     assert entry.function.__doc__ == "Of the length\nof each token."
     values, facts = entry.function(question)
     assert (values.tolist(), values.dtype) == ([5.0, 2.0, 6.0, 4.0, 5.0], torch.float32)
     assert facts == {"foreign": {"from": "list"}, "signed": True}
-    other = method_of("aimed", aimed)
-    assert (other.needs_target, other.function.__doc__) == (True, PAPER)
+    other = foreign.method_of("aimed", aimed)
+    assert (other.needs_target, other.function.__doc__) == (True, foreign.PAPER)
     assert other.function(question)[0].tolist() == [2.5] * 5
-    assert method_of("negative", lambda trace: [-1.0] * 5).function(question)[0].tolist() == [-1.0] * 5
-    with pytest.raises(InputError) as error:
-        method_of("no number", lambda trace: [math.nan] * 5).function(question)
+    assert foreign.method_of("negative", lambda trace: [-1.0] * 5).function(question)[0].tolist() == [-1.0] * 5
+    with pytest.raises(errors.InputError) as error:
+        foreign.method_of("no number", lambda trace: [math.nan] * 5).function(question)
     assert str(error.value) == "score 0 is not a finite number."
 
 
 def test_functions_are_methods_within_the_block_alone() -> None:
-    before = list(known())
-    with as_methods({"one": plain, "two": aimed}):
-        assert list(known()) == [*before, "one", "two"]
-        assert (known()["one"].needs_target, known()["two"].needs_target) == (False, True)
-    assert list(known()) == before
-    with pytest.raises(RuntimeError), as_methods({"one": plain}):
+    before = list(registry.known_attributions())
+    with foreign.as_methods({"one": plain, "two": aimed}):
+        assert list(registry.known_attributions()) == [*before, "one", "two"]
+        assert (
+            registry.known_attributions()["one"].needs_target,
+            registry.known_attributions()["two"].needs_target,
+        ) == (False, True)
+    assert list(registry.known_attributions()) == before
+    with pytest.raises(RuntimeError), foreign.as_methods({"one": plain}):
         raise RuntimeError
-    assert list(known()) == before
+    assert list(registry.known_attributions()) == before
 
 
 @pytest.mark.parametrize(
@@ -212,8 +216,8 @@ def test_functions_are_methods_within_the_block_alone() -> None:
     ],
 )
 def test_functions_that_are_refused(functions: Any, message: str) -> None:
-    before = list(known())
-    with pytest.raises(InputError) as error, as_methods(functions):
+    before = list(registry.known_attributions())
+    with pytest.raises(errors.InputError) as error, foreign.as_methods(functions):
         raise AssertionError("the block is not entered")
     assert str(error.value) == message
-    assert list(known()) == before
+    assert list(registry.known_attributions()) == before

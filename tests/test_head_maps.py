@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import mixlens
 from mixlens.base.words import sentences_of, words_in
-from mixlens.scoring.head_maps import ROLES, grouped
-from mixlens.types import HeadMaps
+from mixlens.scoring import head_maps
 
 TEXT = "One two three. Four five six."
 TOKENS = ("[CLS]", "One", "two", "three", ".", "Four", "five", "si", "##x", ".", "[SEP]")
@@ -20,9 +20,11 @@ WORDS = tuple(zip(SURFACES, PLACES, strict=True))
 SPECIAL = tuple(token.startswith("[") for token in TOKENS)
 
 
-def maps(*heads: Tensor, causal: bool = False, special: tuple[bool, ...] = SPECIAL, text: str = TEXT) -> HeadMaps:
+def maps(
+    *heads: Tensor, causal: bool = False, special: tuple[bool, ...] = SPECIAL, text: str = TEXT
+) -> mixlens.HeadMaps:
     info = {"text": text, "pair": None, "causal": causal}
-    return HeadMaps(torch.stack(heads)[None], TOKENS, "attention", info, special, WORDS)
+    return mixlens.HeadMaps(torch.stack(heads)[None], TOKENS, "attention", info, special, WORDS)
 
 
 def looking(*columns: int) -> Tensor:
@@ -55,7 +57,7 @@ def test_heads_made_by_hand_get_their_names() -> None:
         looking(0), looking(10), torch.eye(11, dtype=torch.float64), shifted(-1), shifted(1), within(), even
     ).roles()
     assert [role.id for role in roles] == ["start", "end", "itself", "back", "ahead", "sentence", "spread"]
-    assert [role.name for role in roles] == [ROLES[role.id].name for role in roles]
+    assert [role.name for role in roles] == [head_maps.ROLES[role.id].name for role in roles]
     assert [role.head for role in roles] == list(range(7))
     assert {role.layer for role in roles} == {0}
     assert roles[0].share == roles[1].share == roles[2].share == 1.0
@@ -70,7 +72,7 @@ def test_heads_made_by_hand_get_their_names() -> None:
 
 def test_the_limits_are_those_of_the_table() -> None:
     """A mixture of "back" and two columns: at its limit the narrow role names the head, under it the largest share does."""
-    limit = ROLES["back"].limit
+    limit = head_maps.ROLES["back"].limit
     far = looking(1, 5)  # two words; few are neighbours of all others
     share = maps(shifted(-1)).roles()[0].shares["back"]
     for weight, expected in ((limit / share + 0.02, "back"), (0.05, "few")):
@@ -79,10 +81,10 @@ def test_the_limits_are_those_of_the_table() -> None:
         assert (role.shares["back"] >= limit) == (expected == "back")
 
 
-def long_maps(head: Tensor) -> HeadMaps:
+def long_maps(head: Tensor) -> mixlens.HeadMaps:
     """A text of twenty words in one sentence, one token each."""
     words = tuple((f"w{place}", (place,)) for place in range(20))
-    return HeadMaps(head[None, None], tuple(word for word, _ in words), "attention", {}, (False,) * 20, words)
+    return mixlens.HeadMaps(head[None, None], tuple(word for word, _ in words), "attention", {}, (False,) * 20, words)
 
 
 @pytest.mark.parametrize("columns", [(9,), (3, 15), (3, 9, 15)])
@@ -120,14 +122,14 @@ def test_one_sentence_is_no_sentence() -> None:
     """All of it is in the same sentence: that says nothing of a head."""
     tokens = tuple("abcdefgh")
     even = torch.full((1, 1, 8, 8), 1 / 8, dtype=torch.float64)
-    role = HeadMaps(even, tokens, "attention", {"text": "a b c d e f g h"}, (False,) * 8).roles()[0]
+    role = mixlens.HeadMaps(even, tokens, "attention", {"text": "a b c d e f g h"}, (False,) * 8).roles()[0]
     assert role.id == "spread"
     assert "sentence" not in role.shares
     assert "sentence" in maps(within()).roles()[0].shares
 
 
 def test_a_layer_keeps_its_number() -> None:
-    heads = HeadMaps(
+    heads = mixlens.HeadMaps(
         torch.stack([looking(0)[None], looking(10)[None]]), TOKENS, "attention", {"text": TEXT}, SPECIAL, WORDS
     )
     assert [(role.layer, role.id) for role in heads.roles()] == [(0, "start"), (1, "end")]
@@ -136,7 +138,7 @@ def test_a_layer_keeps_its_number() -> None:
 
 def test_words_are_summed_over_keys_and_averaged_over_queries() -> None:
     scores = torch.rand(2, 11, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    made = grouped(scores, WORDS, 11)
+    made = head_maps.grouped(scores, WORDS, 11)
     for q, (_, queries) in enumerate(WORDS):
         for k, (_, keys) in enumerate(WORDS):
             expected = sum(scores[1, i, j] for i in queries for j in keys) / len(queries)
@@ -165,7 +167,7 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     surfaces = re.findall(r"\w+(?:['-]\w+)*|[^\w\s]", text)
     words = tuple((surface, (place,)) for place, surface in enumerate(surfaces))
     scores = torch.eye(len(surfaces))[None, None]
-    heads = HeadMaps(scores, tuple(surfaces), "attention", {"text": text}, (False,) * len(surfaces), words)
+    heads = mixlens.HeadMaps(scores, tuple(surfaces), "attention", {"text": text}, (False,) * len(surfaces), words)
     found = words_in(heads)
     assert "".join(word.before + word.text for word in found) == text
     made = [
@@ -179,7 +181,7 @@ def test_a_pair_is_two_sentences_and_marks_are_in_none() -> None:
     tokens = ("[CLS]", "Who", "came", "[SEP]", "Bob", "came", "[SEP]")
     words = tuple((token, (place,)) for place, token in enumerate(tokens))
     special = tuple(token.startswith("[") for token in tokens)
-    heads = HeadMaps(
+    heads = mixlens.HeadMaps(
         torch.eye(7)[None, None], tokens, "attention", {"text": "Who came", "pair": "Bob came"}, special, words
     )
     found = words_in(heads)

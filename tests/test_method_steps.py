@@ -13,15 +13,13 @@ import pytest
 import torch
 
 import mixlens
-from mixlens.base.steps import Step, listening, part_of, tell
-from mixlens.cli.waiting import Spinner, line_of
-from mixlens.methods._coalitions import game_of
-from mixlens.scoring.questions import Question
-from mixlens.scoring.targets import resolve
-from mixlens.serve.jobs import Desk, Job, Limits
-from mixlens.serve.questions import example_question
-from mixlens.serve.jobs import StoppedError, Watch
-from mixlens.show.report import gather
+from mixlens.base import steps
+from mixlens.cli import waiting
+from mixlens.methods import _coalitions
+from mixlens.scoring import questions, targets
+from mixlens.serve import jobs
+from mixlens.serve import questions as served
+from mixlens.show import report
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "The plot was dull, but the acting was wonderful."
@@ -32,10 +30,10 @@ def loaded(name: str) -> Any:
     return mixlens.load(name)
 
 
-def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options: Any) -> tuple[list[Step], Any]:
-    found: list[Step] = []
+def heard(method: str, text: str = SENTENCE, model: str = "agreement", **options: Any) -> tuple[list[steps.Step], Any]:
+    found: list[steps.Step] = []
     trace = loaded(model).trace(text)
-    with listening(found.append):
+    with steps.listening(found.append):
         result = mixlens.attribute(trace, method, **options)
     return found, result
 
@@ -92,11 +90,11 @@ def test_points_that_are_added_on_the_way_are_planned_then() -> None:
 def test_texts_of_a_game_are_counted_over_all_calls() -> None:
     """Libraries ask for a few texts at a time."""
     trace = loaded("sentiment").trace(REVIEW)
-    found: list[Step] = []
-    question = Question(trace, resolve(trace, 1), None, 0)
-    game = game_of(question, "word", None, planned=12)
+    found: list[steps.Step] = []
+    question = questions.Question(trace, targets.resolve(trace, 1), None, 0)
+    game = _coalitions.game_of(question, "word", None, planned=12)
     rows = np.random.default_rng(0).random((12, len(game.units))) < 0.5
-    with listening(found.append):
+    with steps.listening(found.append):
         game.values(rows[:5])
         game.values(rows[5:])
     assert [step.done for step in found] == [5, 12]
@@ -107,40 +105,44 @@ def test_texts_of_a_game_are_counted_over_all_calls() -> None:
 
 
 def test_a_listener_hears_its_own_block_and_thread_alone() -> None:
-    found: list[Step] = []
-    tell(1, 2, "texts")  # nobody listens
-    with listening(found.append):
-        tell(1, 2, "texts")
-        with part_of(10, 20, "rows"):
-            tell(3, 4, "texts")
-        thread = threading.Thread(target=tell, args=(9, 9, "texts"))
+    found: list[steps.Step] = []
+    steps.tell(1, 2, "texts")  # nobody listens
+    with steps.listening(found.append):
+        steps.tell(1, 2, "texts")
+        with steps.part_of(10, 20, "rows"):
+            steps.tell(3, 4, "texts")
+        thread = threading.Thread(target=steps.tell, args=(9, 9, "texts"))
         thread.start()
         thread.join()
-    tell(2, 2, "texts")
-    assert found == [Step(1, 2, "texts"), Step(13, 20, "rows")]
-    with part_of(1, 2, "rows"):
-        tell(1, 1, "texts")  # nobody listens here either
+    steps.tell(2, 2, "texts")
+    assert found == [steps.Step(1, 2, "texts"), steps.Step(13, 20, "rows")]
+    with steps.part_of(1, 2, "rows"):
+        steps.tell(1, 1, "texts")  # nobody listens here either
 
 
 def test_steps_in_words_and_shares() -> None:
-    assert Step(64, 500, "texts").text == "64 of 500 texts"
-    assert Step(1500, 2000, "points").text == "1,500 of 2,000 points"
-    assert (Step(64, 256, "texts").share, Step(0, 0, "texts").share, Step(9, 8, "texts").share) == (0.25, 0.0, 1.0)
-    assert Step(9, 8, "texts").text == "9 of 9 texts"
+    assert steps.Step(64, 500, "texts").text == "64 of 500 texts"
+    assert steps.Step(1500, 2000, "points").text == "1,500 of 2,000 points"
+    assert (steps.Step(64, 256, "texts").share, steps.Step(0, 0, "texts").share, steps.Step(9, 8, "texts").share) == (
+        0.25,
+        0.0,
+        1.0,
+    )
+    assert steps.Step(9, 8, "texts").text == "9 of 9 texts"
 
 
 def test_the_spinner_says_how_far_a_step_is() -> None:
-    spinner = Spinner("computing", shown=False)
-    with listening(spinner.hear):
-        tell(3, 8, "texts")
-        assert line_of("|", spinner._now, 0.0) == "| mixlens: computing, 3 of 8 texts"
+    spinner = waiting.Spinner("computing", shown=False)
+    with steps.listening(spinner.hear):
+        steps.tell(3, 8, "texts")
+        assert waiting.line_of("|", spinner._now, 0.0) == "| mixlens: computing, 3 of 8 texts"
     spinner.tell("AttCAT, method 2 of 5")
     assert spinner._now == "AttCAT, method 2 of 5"  # the next step begins anew
 
 
 def test_gathered_results_tell_the_method_and_how_far_it_is() -> None:
     notes: list[tuple[str, float]] = []
-    gather(
+    report.gather(
         loaded("agreement"),
         SENTENCE,
         ["integrated_gradients:steps=20:chunk=8", "alti"],
@@ -152,35 +154,35 @@ def test_gathered_results_tell_the_method_and_how_far_it_is() -> None:
 
 
 def test_a_job_knows_how_far_its_step_is_and_stops_there() -> None:
-    job = Job("x", loaded("agreement"), {})
-    watch = Watch(job, 60.0)
-    watch.hear(Step(1, 2, "texts"))  # before the first step
+    job = jobs.Job("x", loaded("agreement"), {})
+    watch = jobs.Watch(job, 60.0)
+    watch.hear(steps.Step(1, 2, "texts"))  # before the first step
     assert (job.within, job.share) == ("", 0.0)
     watch.plan(["Read", "Run", "AttCAT", "Draw"])
     for _ in range(3):
         watch.next()
-    watch.hear(Step(3, 4, "points"))
+    watch.hear(steps.Step(3, 4, "points"))
     assert (job.within, job.share, job.doing) == ("3 of 4 points", (2 + 0.75) / 4, "AttCAT")
     watch.next()
     assert (job.within, job.share) == ("", 0.75)
     job.stop = "cancelled."
-    with pytest.raises(StoppedError, match="cancelled"):
-        watch.hear(Step(1, 4, "points"))
+    with pytest.raises(jobs.StoppedError, match="cancelled"):
+        watch.hear(steps.Step(1, 4, "points"))
 
 
 def test_the_served_answer_tells_steps_within_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, str, float]] = []
-    hear = Watch.hear
+    hear = jobs.Watch.hear
 
-    def recorded(self: Watch, step: Step) -> None:
+    def recorded(self: jobs.Watch, step: steps.Step) -> None:
         hear(self, step)
         seen.append((self.job.begun, self.job.within, self.job.share))
 
-    monkeypatch.setattr(Watch, "hear", recorded)
+    monkeypatch.setattr(jobs.Watch, "hear", recorded)
     model = loaded("sentiment")
-    desk = Desk([model], Limits())
+    desk = jobs.Desk([model], jobs.Limits())
     try:
-        asked = example_question(model, REVIEW, 12) | {
+        asked = served.example_question(model, REVIEW, 12) | {
             "methods": ["integrated_gradients:steps=20:chunk=8", "blank_out"]
         }
         job = desk.submit("sentiment", asked, question="why")
@@ -196,8 +198,8 @@ def test_the_served_answer_tells_steps_within_a_method(monkeypatch: pytest.Monke
 
 
 def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job("x", loaded("agreement"), {})
-    watch, seen = Watch(job, 60.0), []
+    job = jobs.Job("x", loaded("agreement"), {})
+    watch, seen = jobs.Watch(job, 60.0), []
     watch.plan(["SHAP"])
     watch.next()
 
@@ -206,7 +208,7 @@ def test_shap_names_its_preparation_and_can_be_stopped_right_behind_it(monkeypat
         job.stop = "cancelled."  # while the library is being imported
 
     monkeypatch.setattr(importlib.import_module("mixlens.methods.shap"), "_library", library)
-    with pytest.raises(StoppedError, match="cancelled"), listening(watch.hear):
+    with pytest.raises(jobs.StoppedError, match="cancelled"), steps.listening(watch.hear):
         mixlens.attribute(loaded("agreement").trace(SENTENCE), "shap")
     assert seen == ["preparing shap"]
     assert job.share == 0

@@ -16,9 +16,7 @@ import mixlens
 from mixlens.base import text as wording
 from mixlens.base import words as sentences
 from mixlens.base.words import Word, words_in
-from mixlens.scoring import aggregate, completeness, notices
-from mixlens.scoring.registry import ATTRIBUTIONS
-from mixlens.scoring.removal import units_of
+from mixlens.scoring import aggregate, completeness, notices, registry, removal
 
 NAN = math.nan
 
@@ -234,7 +232,7 @@ def test_a_sentence_that_is_taken_out_is_a_sentence_that_is_shown() -> None:
     trace = mixlens.load("sentiment").trace(text)
     words = words_in(trace)
     shown = [[i for number in numbers for i in words[number].tokens] for numbers in sentences.sentences_of(words)]
-    assert [list(unit) for unit in units_of(trace, "sentence", ())] == shown
+    assert [list(unit) for unit in removal.units_of(trace, "sentence", ())] == shown
     assert len(shown) == 2
 
 
@@ -401,5 +399,5 @@ def test_notices_of_results() -> None:
 def test_every_advice_names_options_that_its_method_has() -> None:
     """An advice is printed after the scores of a method: what it says to give must be an option there."""
     for method, told in completeness.ADVICE.items():
-        options = inspect.signature(ATTRIBUTIONS.find(method).function).parameters
+        options = inspect.signature(registry.ATTRIBUTIONS.find(method).function).parameters
         assert {*re.findall(r"(\w+)=", told)} <= {*options}, method

@@ -10,11 +10,11 @@ import transformers
 from conftest import randomise
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.metrics.faithfulness import aopc
-from mixlens.model.predict import predictions
-from mixlens.runs.corpus.taken_out import refuse_trust
-from mixlens.runs.judge.judge import judge
+from mixlens.base import errors
+from mixlens.metrics import faithfulness
+from mixlens.model import predict
+from mixlens.runs.corpus import taken_out
+from mixlens.runs.judge import judge
 
 TEXT = "The keys were rusty."
 
@@ -38,7 +38,7 @@ def lens() -> Any:
 def test_the_number_is_told_and_no_class(lens: Any, capsys: pytest.CaptureFixture[str]) -> None:
     trace = lens.trace(TEXT)
     assert trace.prediction() == []
-    assert predictions([trace, trace]) == [[], []]
+    assert predict.predictions([trace, trace]) == [[], []]
     told = f"this model gives one number and no class: {float(trace.logits[0]):.4g} for this text."
     for method in ("alti", "attcat"):
         read = lens.explain(TEXT, method=method)
@@ -52,18 +52,20 @@ def test_the_number_is_told_and_no_class(lens: Any, capsys: pytest.CaptureFixtur
 
 def test_a_probability_is_refused(lens: Any) -> None:
     with pytest.raises(
-        InputError, match=r"gives one number and no class, so it has no probability\..*score='logit'\.$"
+        errors.InputError, match=r"gives one number and no class, so it has no probability\..*score='logit'\.$"
     ):
         lens.explain(TEXT, method="attcat", score="probability")
-    with pytest.raises(InputError, match=r"gives one number and no class, so it has no probability\."):
-        aopc(lens.trace(TEXT), lens.explain(TEXT, method="attcat").scores)
+    with pytest.raises(errors.InputError, match=r"gives one number and no class, so it has no probability\."):
+        faithfulness.aopc(lens.trace(TEXT), lens.explain(TEXT, method="attcat").scores)
 
 
 def test_methods_are_not_judged_by_a_probability_that_never_moves(lens: Any) -> None:
-    with pytest.raises(InputError, match="gives one number and no class, so there is no probability that could fall"):
-        judge(lens, [mixlens.Example(TEXT)], methods=["attcat"], n=1)
+    with pytest.raises(
+        errors.InputError, match="gives one number and no class, so there is no probability that could fall"
+    ):
+        judge.judge(lens, [mixlens.Example(TEXT)], methods=["attcat"], n=1)
 
 
 def test_a_run_cannot_check_whether_a_number_turns(lens: Any) -> None:
-    with pytest.raises(InputError, match=r"gives one number and no class.*Leave trust= out\.$"):
-        refuse_trust(lens, "predicted", None)
+    with pytest.raises(errors.InputError, match=r"gives one number and no class.*Leave trust= out\.$"):
+        taken_out.refuse_trust(lens, "predicted", None)

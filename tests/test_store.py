@@ -13,10 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.types import Attribution, Map
 
 
-def assert_equal(a: Map | Attribution, b: Map | Attribution) -> None:
+def assert_equal(a: mixlens.Map | mixlens.Attribution, b: mixlens.Map | mixlens.Attribution) -> None:
     assert type(a) is type(b)
     assert a.scores.dtype == b.scores.dtype
     assert torch.equal(a.scores, b.scores)
@@ -58,7 +57,7 @@ def test_any_tokens_and_numbers_survive(
     scores = torch.tensor(numbers, dtype=torch.float64 if wide else torch.float32)
     assume(not scores.isnan().all())  # a file without any number is refused
     path = tmp_path_factory.mktemp("store") / "x.safetensors"
-    Attribution(
+    mixlens.Attribution(
         scores, tuple(tokens), method.encode("utf-8", "replace").decode(), {"note": tokens}, (False,) * len(tokens)
     ).save(path)
     back = mixlens.load_result(path)
@@ -105,7 +104,7 @@ def test_saving_where_it_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
         made.save(tmp_path / "x.npz")
     with pytest.raises(mixlens.MixlensError, match="no folder"):
         made.save(tmp_path / "missing" / "x.safetensors")
-    broken = Attribution(made.scores[0, 0], made.tokens, "alti", {"bad": object()})
+    broken = mixlens.Attribution(made.scores[0, 0], made.tokens, "alti", {"bad": object()})
     with pytest.raises(TypeError):
         broken.save(tmp_path / "x.safetensors")
     assert list(tmp_path.iterdir()) == []

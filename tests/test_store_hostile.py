@@ -18,7 +18,6 @@ from safetensors.torch import save_file
 
 import mixlens
 from mixlens.cli.app import main
-from mixlens.types import Attribution, Map
 
 
 def facts(kind: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -43,14 +42,14 @@ def written(place: Path, told: Any, tensors: dict[str, torch.Tensor]) -> Path:
     return place
 
 
-def seen(result: Map | Attribution, folder: Path) -> None:
+def seen(result: mixlens.Map | mixlens.Attribution, folder: Path) -> None:
     """Every way to look at it."""
     from mixlens.show.text import rendered, view
 
     rendered(view(result))
     result._repr_html_()
     ways = [lambda: mixlens.report(result, folder / "x.html"), result.by_word]
-    ways += [result.to_latex, lambda: result.top(2)] if isinstance(result, Attribution) else [result.rollout]
+    ways += [result.to_latex, lambda: result.top(2)] if isinstance(result, mixlens.Attribution) else [result.rollout]
     for way in ways:
         with contextlib.suppress(mixlens.MixlensError):
             way()

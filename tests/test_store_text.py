@@ -18,8 +18,7 @@ from test_cli import SENTENCE, run
 from test_store import assert_equal
 
 import mixlens
-from mixlens.base.errors import ResultError
-from mixlens.types import Attribution, Map
+from mixlens.base import errors
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def test_any_numbers_survive(
     """Numbers that are not finite too, for which JSON has no word. Scores without a single number are refused."""
     scores = torch.tensor(numbers, dtype=torch.float64).to(dtype)
     fact = fact if not isinstance(fact, str) else fact.encode("utf-8", "replace").decode()
-    made = Attribution(
+    made = mixlens.Attribution(
         scores, ("a",) * len(scores), "m", {"fact": fact, "low": scores.double()}, (False,) * len(scores)
     )
     place = tmp_path_factory.mktemp("store") / "x.json"
@@ -67,7 +66,7 @@ def test_any_numbers_survive(
 
 
 def head(**changes: Any) -> dict[str, Any]:
-    whole = Attribution(
+    whole = mixlens.Attribution(
         torch.tensor([0.5, 1.5]), ("a", "b"), "m", {"model": "x"}, (False, False), (("ab", (0, 1)),)
     ).to_dict()
     return {**whole, **changes}
@@ -104,14 +103,14 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("case", list(HOSTILE))
 def test_a_file_that_no_result_wrote_is_refused(case: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(HOSTILE[case]))
-    with pytest.raises(ResultError, match=r"'x\.json' (is not a mixlens result|holds the kind|has schema)"):
+    with pytest.raises(errors.ResultError, match=r"'x\.json' (is not a mixlens result|holds the kind|has schema)"):
         mixlens.load_result(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"kind": NaN}', "\x00", '{"a": ' * 50_000])
 def test_text_that_is_no_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(ResultError, match=r"'x\.json' is not a mixlens result"):
+    with pytest.raises(errors.ResultError, match=r"'x\.json' is not a mixlens result"):
         mixlens.load_result(tmp_path / "x.json")
 
 
@@ -123,7 +122,7 @@ def test_the_head_that_the_hostile_ones_are_made_of_is_read(tmp_path: Path) -> N
 def test_tables_have_a_row_for_each_score(results: list[Any], tmp_path: Path) -> None:
     for result in results:
         rows = list(csv.DictReader(io.StringIO(result.to_csv())))
-        if isinstance(result, Map):
+        if isinstance(result, mixlens.Map):
             shape = result.scores.shape
             assert len(rows) == result.scores.numel()
             for row in rows:
@@ -133,7 +132,7 @@ def test_tables_have_a_row_for_each_score(results: list[Any], tmp_path: Path) ->
         else:
             assert [float(row["score"]) for row in rows] == result.scores.tolist()
             assert [row["token"] for row in rows] == list(result.tokens)
-    odd = Attribution(torch.tensor([1.0]), ('a "comma", and\na line',), "m")
+    odd = mixlens.Attribution(torch.tensor([1.0]), ('a "comma", and\na line',), "m")
     assert next(csv.DictReader(io.StringIO(odd.to_csv())))["token"] == 'a "comma", and\na line'
     odd.to_csv(tmp_path / "x.csv")
     assert (tmp_path / "x.csv").read_bytes().decode() == odd.to_csv()
@@ -146,10 +145,12 @@ def test_names_of_files_are_checked(results: list[Any], tmp_path: Path) -> None:
         (lambda: results[-1].save(tmp_path / "x.txt"), r"saved as \.safetensors, \.json or \.csv, not 'x\.txt'"),
         (lambda: results[-1].save(tmp_path / "no" / "x.json"), "no folder"),
     ):
-        with pytest.raises(ResultError, match=why):
+        with pytest.raises(errors.ResultError, match=why):
             call()  # type: ignore[no-untyped-call]
     results[-1].to_csv(tmp_path / "x.csv")
-    with pytest.raises(ResultError, match=r"a table has the scores alone\. Save a result as \.safetensors or \.json"):
+    with pytest.raises(
+        errors.ResultError, match=r"a table has the scores alone\. Save a result as \.safetensors or \.json"
+    ):
         mixlens.load_result(tmp_path / "x.csv")
 
 
