@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 TOWARDS = (0, 114, 178)  # Okabe and Ito's blue
 AGAINST = (213, 94, 0)  # and vermillion
@@ -12,22 +14,10 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "d")
 DASHES = ("-", "--", ":", "-.")
 
 
-# The design tokens of pages, as show/page/tokens.css has them. Each hue: ink for text, fill for bars and cells without a number,
-# tint behind text. Blue is for, orange against, violet has no sign.
-LIGHT = {
-    "paper": "#FAF9F7", "surface": "#FFFFFF", "sunk": "#F2F0EC", "ink": "#15181E", "soft": "#565C67", "edge": "#868B95",
-    "line": "#DFDCD6", "focus": "#0A58CA", "ok": "#17694A", "warn": "#7A5200", "error": "#A3123B",
-    "for-ink": "#07568A", "for": "#0B6BA8", "for-tint": "#4A9FD1",
-    "against-ink": "#953B03", "against": "#C2500A", "against-tint": "#EC9554",
-    "share-ink": "#4A3993", "share": "#5D4AA8", "share-tint": "#9080D4",
-}  # fmt: skip
-DARK = {
-    "paper": "#101318", "surface": "#171B21", "sunk": "#20262E", "ink": "#E9ECF1", "soft": "#A8B0BD", "edge": "#727C8B",
-    "line": "#333A45", "focus": "#8FC4FF", "ok": "#6FD3A8", "warn": "#E8BE5F", "error": "#FF9BB0",
-    "for-ink": "#8FCCF3", "for": "#58AEE3", "for-tint": "#1D6B9E",
-    "against-ink": "#F6B684", "against": "#EE9450", "against-tint": "#98501B",
-    "share-ink": "#C4B9F8", "share": "#A292EE", "share-tint": "#5F4DAE",
-}  # fmt: skip
+# The design tokens of pages, light. Each hue: ink for text, fill for bars and cells without a number, tint behind text. Blue is
+# for, orange against, violet has no sign.
+TOKENS = (Path(__file__).parent / "page" / "tokens.css").read_text(encoding="utf-8")
+LIGHT: dict[str, str] = dict(re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0]))
 
 
 def rgb_of(color: str) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from ..base.errors import InputError, printable
 from ..scoring.conventions import CONVENTIONS, FROM_INPUT
 from ..scoring.notices import completeness, noticed, off_sum
 from ..scoring.registry import seek
-from ..types import Attribution, Map, Result
+from ..types import Attribution, Map, Prediction, Result
 from .heading import heading_line, removed, sum_line
 from .packing import EXACT, encode, fit
 from .page_template import folder_name, plain, safe_json, visible, visible_or_none
@@ -36,7 +36,7 @@ def entry(results: Sequence[Result], *, room: int, more: Mapping[str, Any] | Non
     label = shortened(text, 79)
     if info.get("generated") is not None:
         label = f"writes {shown(info['generated'])} after {shortened(text, 20, end=40)}"
-    prediction = next(filter(None, (result.info.get("prediction") for result in results)), [])
+    prediction: Prediction = next(filter(None, (result.info.get("prediction") for result in results)), [])
     target = next(
         (one.info["target"] for one in results if isinstance(one, Attribution) and "target" in one.info), None
     )

@@ -346,7 +346,8 @@ def _draw_panel(
 
 def _label_columns(axes: Axes, sheet: Sheet, pitch: float) -> None:
     """The labels below columns that are `pitch` inches apart, turned where they do not fit."""
-    texts, (size, step), turned = sheet.columns, thinned(pitch), {"rotation": 90}
+    texts, (size, step) = sheet.columns, thinned(pitch)
+    turned: dict[str, Any] = {"rotation": 90}
     if _lies(texts, pitch):
         size, step, turned = SIZE, 1, {}
     labels = [cut(text, size, LONGEST) for text in texts[::step]]

@@ -165,15 +165,15 @@ class Table:
     values: NDArray[np.float64]  # [row column]: summed over what gave, averaged over what took
     marks: NDArray[np.bool_]
     colours: Colours
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    x: NDArray[Any]
+    y: NDArray[Any]
     labels: Sequence[str]  # beside the rows
     heads: Sequence[str]  # above the columns
     names: float  # the height of these
     numbers: bool
 
-    def middles(self, edges: NDArray[np.float64]) -> list[float]:
-        return ((edges[:-1] + edges[1:]) / 2).tolist()  # type: ignore[no-any-return]
+    def middles(self, edges: NDArray[Any]) -> list[float]:
+        return ((edges[:-1] + edges[1:]) / 2).tolist()
 
 
 def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> Picture:

@@ -29,9 +29,9 @@ def names_of(results: Sequence[Result]) -> list[str]:
     if len(set(methods)) == len(methods):
         return methods
     for key, word in TELLS_APART:
-        values = [result.info.get(key) for result in results]
+        values: list[Any] = [result.info.get(key) for result in results]
         if None not in values and len(set(zip(methods, map(str, values), strict=True))) == len(results):
-            names = [f"{word}{int(value) + 1 if key == 'layer' else value}" for value in values]
+            names = [f"{word}{value + 1 if key == 'layer' else value}" for value in values]
             pairs = zip(methods, names, strict=True)
             return names if len(set(methods)) == 1 else [f"{method} {name}" for method, name in pairs]
     return [f"{method} {number + 1}" for number, method in enumerate(methods)]
