@@ -81,7 +81,7 @@ READ = 'JSON.parse(document.getElementById("data").textContent)'
 BASE_STYLES = ("tokens.css", "base.css")  # before the styles of every page
 BASE_SCRIPTS = ("dom.js", "base.js")  # before the scripts of every page; base.js says what they offer
 WHY_STYLES, WHY_SCRIPTS = ("why.css",), ("why.js",)  # the sections of an answer, on any page
-SHOWN = (*BASE_SCRIPTS, *WHY_SCRIPTS, "core.js", "views.js", "controls.js", "page.js")
+SHOWN = (*BASE_SCRIPTS, *WHY_SCRIPTS, "core.js", "views.js", "page.js")
 REPORT_STYLES = (*BASE_STYLES, *WHY_STYLES, "views.css", "page.css")
 START = f'const page = startPage({READ}, document.getElementById("main"));'
 REPORT = Kind(REPORT_STYLES, SHOWN, START)

@@ -247,9 +247,9 @@ function scaledTo(rolled, layer, places, below) {
   return { row, rest, by: Float64Array.from(row, (score, key) => (below[key] === 0 ? 0 : score / below[key])) };
 }
 
-/** Four digits, as a reader wants them. */
-function numberText(value) {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  return size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+/** Can this browser unpack the numbers? If not, the page says so. */
+function canUnpack(root) {
+  if ("DecompressionStream" in globalThis) return true;
+  root.replaceChildren(make("p", { role: "alert" }, "This page needs a browser of 2023 or later."));
+  return false;
 }

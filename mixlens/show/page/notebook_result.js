@@ -25,7 +25,7 @@ async function startResult(host, data, style) {
     else if (map) map.hide();
     if (unit === null) line.replaceChildren("\u00a0");
     else if (map) line.replaceChildren("“", word(units.labels[chosen]), `” (${chosen}) took ${shown(view.shares[unit])} from “`, word(units.labels[unit]), `” (${unit})`);
-    else line.replaceChildren("“", word(units.labels[unit]), `” (${unit}): ${shown(view.shares[unit])} (raw ${numberText(view.scores[unit])})`);
+    else line.replaceChildren("“", word(units.labels[unit]), `” (${unit}): ${shown(view.shares[unit])} (raw ${rawNumber(view.scores[unit])})`);
     line.dataset.value = unit === null ? String() : view.scores[unit];
   }
 

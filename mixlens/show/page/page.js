@@ -212,7 +212,7 @@ function explorerOf(data, status) {
     const whole = (share, signed) => (Math.abs(share) < 0.005 ? "·" : `${signed ? (share < 0 ? MINUS : "+") : String()}${(Math.abs(share) * 100).toFixed(0)}`);
     const row = (one) => {
       const most = columns.reduce((so, i) => Math.max(so, Math.abs(one.shares[i])), 1e-30);
-      const cell = (i) => ({ k: i, text: whole(one.shares[i], one.signed), hue: hueOf(one.shares[i], one.signed), strength: Math.abs(one.shares[i]) < 0.005 ? 0 : one.shares[i] / most, title: `${percent(one.shares[i])} (raw score ${numberText(one.scores[i])})` });
+      const cell = (i) => ({ k: i, text: whole(one.shares[i], one.signed), hue: hueOf(one.shares[i], one.signed), strength: Math.abs(one.shares[i]) < 0.005 ? 0 : one.shares[i] / most, title: `${percent(one.shares[i])} (raw score ${rawNumber(one.scores[i])})` });
       const others = rest.length ? whole(rest.reduce((sum, i) => sum + Math.abs(one.shares[i]), 0), false) : null;
       return { names: [one.everyday, one.name], signed: one.signed, cells: columns.map(cell), rest: others, same: `${one.same_first} of ${k}` };
     };
@@ -256,7 +256,7 @@ function explorerOf(data, status) {
     const current = { view: null };
     const tell = (i) => {
       if (i === null) line.replaceChildren("\u00a0");
-      else line.replaceChildren("“", word(units.labels[i]), `” (${i}): ${current.view.signed ? signedPercent(current.view.shares[i]) : percent(current.view.shares[i])} (raw ${numberText(current.view.scores[i])})`);
+      else line.replaceChildren("“", word(units.labels[i]), `” (${i}): ${current.view.signed ? signedPercent(current.view.shares[i]) : percent(current.view.shares[i])} (raw ${rawNumber(current.view.scores[i])})`);
     };
     const strip = stripView(units.labels, { name: `Tokens of the text, by ${one.label}`, choose: (i) => choosePlace(units.groups[i][0]), point: tell });
     const below = make("div", {});

@@ -44,7 +44,7 @@ function stripView(labels, { name, choose, point }) {
         tinted(token, shares[i] / most, hue);
         token.classList.remove(...HUES);
         if (Math.abs(shares[i]) >= MARKED) token.classList.add(hue);
-        token.title = `${told} (raw ${numberText(scores[i])})`;
+        token.title = `${told} (raw ${rawNumber(scores[i])})`;
         token.dataset.value = scores[i];
         token.setAttribute("aria-selected", String(i === chosen));
         token.setAttribute("aria-label", `${labels[i]}, ${told}`);
@@ -113,7 +113,7 @@ function mapView(labels, { choose, room = 620 }) {
     const [taken, given] = [matrix.values[query * n + key], matrix.values[key * n + query]];
     line.dataset.took = taken;
     line.dataset.gave = given;
-    line.title = `raw: took ${numberText(taken)}, gave ${numberText(given)}`;
+    line.title = `raw: took ${rawNumber(taken)}, gave ${rawNumber(given)}`;
     line.replaceChildren(
       "“", word(labels[query]), `” (${query}) took ${percent(taken / matrix.totals[query])} from “`, word(labels[key]), `” (${key}), and gave it ${percent(given / matrix.totals[key])}`,
     );
@@ -187,7 +187,7 @@ function barsView(caption, labels, { scores, shares, signed, rest = 0, special =
   const order = (places || largestOf(shares, shares.length)).filter(open).slice(0, places ? undefined : count);
   const most = order.reduce((so, unit) => Math.max(so, Math.abs(shares[unit])), 1e-30);
   const rows = order.map((unit) => make(
-    "tr", { "data-unit": unit, title: `raw ${numberText(scores[unit])}` },
+    "tr", { "data-unit": unit, title: `raw ${rawNumber(scores[unit])}` },
     make("th", { scope: "row", class: "said" }, word(labels[unit])),
     make("td", { class: "number", "data-value": scores[unit] }, signed ? signedPercent(shares[unit]) : percent(shares[unit])),
     make("td", { class: "bars" }, make("div", { class: `bar ${hueOf(shares[unit], signed)}`, style: { width: `${(Math.abs(shares[unit]) / most) * 100}%` } })),
@@ -236,7 +236,7 @@ function flowView(flow, units, unit, queryName, room) {
     const from = `${x(edge.key)} ${y(edge.level - 1)}`;
     const to = `${x(edge.query)} ${y(edge.level)}`;
     const share = shareOf(edge) / largest;
-    const told = `layer ${edge.level}: ${percent(edge.flow / carried[edge.level - 1])} (raw ${numberText(edge.flow)}) from ${units.labels[edge.key]} to ${units.labels[edge.query]}`;
+    const told = `layer ${edge.level}: ${percent(edge.flow / carried[edge.level - 1])} (raw ${rawNumber(edge.flow)}) from ${units.labels[edge.key]} to ${units.labels[edge.query]}`;
     picture.append(draw("path", {
       d: `M ${from} C ${x(edge.key)} ${middle} ${x(edge.query)} ${middle} ${to}`,
       class: edge.flow < 0 ? "edge against" : "edge",
@@ -251,7 +251,7 @@ function flowView(flow, units, unit, queryName, room) {
       const mass = flow.masses[level][i];
       const radius = Math.max(1.5, 9 * Math.sqrt(Math.abs(mass) / most));
       const dot = draw("circle", { cx: x(i), cy: y(level), r: radius.toFixed(2), class: mass < 0 ? "dot against" : "dot" });
-      dot.append(draw("title", {}, `${units.labels[i]}: ${percent(mass / carried[level])} (raw ${numberText(mass)})`));
+      dot.append(draw("title", {}, `${units.labels[i]}: ${percent(mass / carried[level])} (raw ${rawNumber(mass)})`));
       picture.append(dot);
     }
   }
@@ -263,7 +263,7 @@ function flowView(flow, units, unit, queryName, room) {
   const outside = 1 - shown.reduce((sum, i) => sum + Math.abs(flow.masses[0][i]), 0) / carried[0];
   const paths = make("ol", { class: "paths" });
   for (const path of flow.paths) {
-    const item = make("li", { "data-value": path.weight, title: `raw ${numberText(path.weight)}` }, `${percent(path.weight / carried[flow.depth])}  `);
+    const item = make("li", { "data-value": path.weight, title: `raw ${rawNumber(path.weight)}` }, `${percent(path.weight / carried[flow.depth])}  `);
     path.way.forEach((position, level) => {
       if (level) item.append(" → ");
       item.append(word(shortened(units.labels[units.of[position]], 20)));
