@@ -22,7 +22,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 import mixlens
-from mixlens.metrics import Interval
+from mixlens import metrics
 from mixlens.show import figure
 from mixlens.show.figure import layout
 
@@ -212,11 +212,11 @@ def long_row(n: int, *, signed: bool = False, **info: Any) -> Any:
     return type(one)(made.torch.tensor(scores, dtype=made.torch.float64), tokens, "attcat", facts)
 
 
-def interval(mean: float) -> Interval:
-    return Interval(mean, mean - 0.25, mean + 0.5, 9, 0.1)
+def interval(mean: float) -> metrics.Interval:
+    return metrics.Interval(mean, mean - 0.25, mean + 0.5, 9, 0.1)
 
 
-def curve(count: int, points: int) -> dict[str, list[Interval]]:
+def curve(count: int, points: int) -> dict[str, list[metrics.Interval]]:
     return {f"curve {c}": [interval(c + p) for p in range(points)] for c in range(count)}
 
 

@@ -24,9 +24,8 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 import mixlens
-from mixlens.metrics import Interval
+from mixlens import Attribution, Map, metrics
 from mixlens.show import figure
-from mixlens.types import Attribution, Map
 
 PATH = Path(__file__).with_name("drawn.json")
 WORDS = (
@@ -68,8 +67,11 @@ def map_of(layers: int = 3, n: int = 6, *, method: str = "alti") -> Map:
     return Map(scores / scores.sum(-1, keepdim=True), tuple(WORDS[i % len(WORDS)] for i in range(n)), method, INFO)
 
 
-def several_curves(count: int) -> dict[str, list[Interval]]:
-    return {f"curve {c}": [Interval(c + p, c + p - 0.5, c + p + 0.25, 9, 0.1) for p in range(4)] for c in range(count)}
+def several_curves(count: int) -> dict[str, list[metrics.Interval]]:
+    return {
+        f"curve {c}": [metrics.Interval(c + p, c + p - 0.5, c + p + 0.25, 9, 0.1) for p in range(4)]
+        for c in range(count)
+    }
 
 
 def on_axes(draw: Callable[[Any], Any]) -> Figure:
@@ -103,7 +105,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "maps of one scale": lambda: mixlens.plot([map_of(), map_of(method="globenc")], layer=2, scale="all", numbers=True),
     "maps by layer": lambda: mixlens.plot([map_of(), map_of(method="globenc")], kind="layers", query=2),
     "curves": lambda: figure.curves(
-        {"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}, title="A title"
+        {"a": [0.1, 0.4, 0.2], "b": [metrics.Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}, title="A title"
     ),
     "many curves": lambda: figure.curves(several_curves(19), x="layer", y="score", width="double"),
     "long curves": lambda: figure.curves({"a": list(range(14)), "b": [(0.5, 1.0), (2.5, 3.0)]}),

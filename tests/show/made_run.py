@@ -9,10 +9,10 @@ import made_values as made
 import numpy as np
 import torch
 
+from mixlens import Map
 from mixlens.base.words import Word
+from mixlens.runs.corpus import page_facts
 from mixlens.runs.corpus.counts import Bins, Gaps, Mean, Removal, RowCheck, Turned
-from mixlens.runs.corpus.page_facts import Judged, OneClass, Overview, Sampled
-from mixlens.types import Map
 
 METHODS = ("alti:variant=released", "attcat", "mine")
 MANIFEST: dict[str, Any] = {
@@ -44,7 +44,7 @@ def bins(*counts: int) -> Bins:
     return Bins(np.linspace(0, 1, len(counts) + 1), np.array(counts))
 
 
-def sampled(row: int, **changed: Any) -> Sampled:
+def sampled(row: int, **changed: Any) -> page_facts.Sampled:
     facts: dict[str, Any] = {
         "row": row,
         "id": f"row-{row}" + "x" * 60,
@@ -68,10 +68,10 @@ def sampled(row: int, **changed: Any) -> Sampled:
         "file": "s.parquet",
         "why": ("first", "odd"),
     }
-    return Sampled(**{**facts, **changed})
+    return page_facts.Sampled(**{**facts, **changed})
 
 
-def samples() -> list[Sampled]:
+def samples() -> list[page_facts.Sampled]:
     check = RowCheck({"attcat": 0.1}, {"attcat": True}, [0.5, 0.9], [False, True], {METHODS[0]: 0.02})
     words = (Word("a\u200b", "", (1, 2), 0, False), Word("t", " \u200b", (3,), 1, False))
     return [
@@ -115,10 +115,10 @@ def counts() -> Removal:
     return found
 
 
-def one_class(name: str, rows: int) -> OneClass:
+def one_class(name: str, rows: int) -> page_facts.OneClass:
     words = [("good" + "x" * 60, 0.5, 7), ("bad", 0.25, 3)]
     signed = {"attcat": {"towards": words, "against": words[1:]}}
-    return OneClass(
+    return page_facts.OneClass(
         name,
         rows,
         rows - 1,
@@ -130,7 +130,7 @@ def one_class(name: str, rows: int) -> OneClass:
     )
 
 
-def overview(**changed: Any) -> Overview:
+def overview(**changed: Any) -> page_facts.Overview:
     table = Counter({("positive", "positive"): 5, ("positive", "negative"): 2, ("negative", "negative"): 4})
     facts: dict[str, Any] = {
         "out": "runs/one",
@@ -143,7 +143,7 @@ def overview(**changed: Any) -> Overview:
         "classes": [one_class("positive", 700), one_class("negative", 500)],
         "other_classes": 0,
         "probability": bins(3, 4, 5),
-        "judged": Judged("label\u200b", 11, 9, 1, 2, table),
+        "judged": page_facts.Judged("label\u200b", 11, 9, 1, 2, table),
         "not_judged": None,
         "agreement": {METHODS[:2]: mean(0.5, 0.25), ("attcat", "mine"): mean(-0.5)},
         "ratios": {"alti": [mean(0.2, 0.4), mean(0.3), mean()], "none": []},
@@ -164,7 +164,7 @@ def overview(**changed: Any) -> Overview:
         "tagged": Counter(wrong=2, held=1, apart=0, open=4),
         "sure": 6,
     }
-    return Overview(**{**facts, **changed})
+    return page_facts.Overview(**{**facts, **changed})
 
 
 def maps_of(rows: Any) -> Any:

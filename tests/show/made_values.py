@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import why_example
 
+from mixlens import Attribution, HeadMaps, Map
 from mixlens.answers.generation.leaving_out import Effects
 from mixlens.answers.generation.text import Group, Word, WrittenText
 from mixlens.answers.generation.value import Generation
 from mixlens.answers.value import Why, from_dict
-from mixlens.types import Attribution, HeadMaps, Map
 
 TOKENS = ("[CLS]", "The", "un", "##happy", "keys", "[MASK]", "rust", "##ed", ".", "[SEP]")
 SPECIAL = (True, False, False, False, False, False, False, False, False, True)

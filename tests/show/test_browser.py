@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import mixlens
+from mixlens import Attribution, Map
 from mixlens.show.report import gather
-from mixlens.types import Attribution, Map
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
 CHROMIUM = next(

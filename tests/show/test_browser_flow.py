@@ -13,24 +13,24 @@ from test_browser import HOSTILE, SENTENCE, api, browser, opened, picture, settl
 from test_flow_page import LONG
 
 import mixlens
-from mixlens.show.flow_page import Picture, flow_results, picture_of, write_flow
-from mixlens.types import HeadMaps, Map
+from mixlens import HeadMaps, Map
+from mixlens.show import flow_page
 
 BANDS = "all => all.map(one => ({...one.dataset, d: one.getAttribute('d'), width: one.getAttribute('width')}))"
 
 
 @pytest.fixture(scope="module")
-def long_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Picture]:
-    scores, heads = flow_results(mixlens.load("sentiment"), LONG)
-    place = write_flow(scores, tmp_path_factory.mktemp("flow") / "long.html", heads=heads)
-    return place.as_uri(), picture_of(scores, heads=heads)
+def long_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, flow_page.Picture]:
+    scores, heads = flow_page.flow_results(mixlens.load("sentiment"), LONG)
+    place = flow_page.write_flow(scores, tmp_path_factory.mktemp("flow") / "long.html", heads=heads)
+    return place.as_uri(), flow_page.picture_of(scores, heads=heads)
 
 
 @pytest.fixture(scope="module")
-def short_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Picture]:
-    scores, heads = flow_results(mixlens.load("agreement"), SENTENCE)
-    place = write_flow(scores, tmp_path_factory.mktemp("flow") / "short.html", heads=heads)
-    return place.as_uri(), picture_of(scores, heads=heads)
+def short_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, flow_page.Picture]:
+    scores, heads = flow_page.flow_results(mixlens.load("agreement"), SENTENCE)
+    place = flow_page.write_flow(scores, tmp_path_factory.mktemp("flow") / "short.html", heads=heads)
+    return place.as_uri(), flow_page.picture_of(scores, heads=heads)
 
 
 def facts(page: Any, selector: str) -> list[dict[str, Any]]:
@@ -93,14 +93,14 @@ def ends_of(bands: list[dict[str, Any]], side: str) -> dict[Any, list[tuple[floa
     return ends
 
 
-def test_ends_stack_without_overlap(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_ends_stack_without_overlap(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     page = opened(long_text[0], width=1400)
     for ends in ends_of(facts(page, "path.band:not(.own)"), "below").values():
         for (_, before), (after, _) in zip(sorted(ends), sorted(ends)[1:], strict=False):
             assert after >= before - 1e-6
 
 
-def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     page, made = opened(long_text[0]), long_text[1]
     name, probability = made.prediction[0]
     assert page.locator("h1").inner_text() == f"What flowed into the answer {name}?"
@@ -120,7 +120,7 @@ def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[st
     assert page.title() == f"What flowed into the answer {name}? · mixlens"
 
 
-def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     """The share of a sentence in the list, under the bands, in the answer's row of the map and in the table."""
     page, made = opened(long_text[0], width=1400), long_text[1]
     listed = page.locator(".column .value").all_inner_texts()
@@ -140,7 +140,7 @@ def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[s
         assert percent(float(cells[place]["value"])) == value.replace("\u202f", " ")
 
 
-def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     page, made = opened(long_text[0], width=1400), long_text[1]
     n, depth = len(made.groups), len(made.flow.rolled)
 
@@ -174,7 +174,7 @@ def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[s
         assert float(band["share"]) == pytest.approx(wanted, abs=2e-5)
 
 
-def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     page, made = opened(long_text[0], width=1400), long_text[1]
     depth = len(made.flow.rolled)
     page.locator(".picture-frame").first.focus()
@@ -202,7 +202,7 @@ def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, 
     assert "Head 2 of layer" in read(page, 2)
 
 
-def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple[str, Picture]) -> None:  # noqa: F811
+def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
     page, made = opened(short_text[0], width=1400), short_text[1]
     heads = made.heads
     assert heads is not None
@@ -227,7 +227,9 @@ def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-def test_axe_finds_nothing(opened: Callable[..., Any], long_text: tuple[str, Picture], width: int, theme: str) -> None:  # noqa: F811
+def test_axe_finds_nothing(
+    opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture], width: int, theme: str
+) -> None:  # noqa: F811
     page = opened(long_text[0], width=width, theme=theme)
     page.get_by_label("word by word").check()
     page.get_by_label("all layers").check()
@@ -244,7 +246,7 @@ def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> N
     info = {"model": HOSTILE[1], "text": " ".join(HOSTILE), "prediction": [(HOSTILE[0], 0.5)], "convention": "alti"}
     even = torch.full((2, n, n), 1 / n, dtype=torch.float64)
     heads = HeadMaps(even[:, None], HOSTILE, "attention", info, (False,) * n)
-    place = write_flow(Map(even, HOSTILE, "alti", info, (False,) * n), tmp_path / "hostile.html", heads=heads)
+    place = flow_page.write_flow(Map(even, HOSTILE, "alti", info, (False,) * n), tmp_path / "hostile.html", heads=heads)
     page = opened(place.as_uri(), width=390)
     assert HOSTILE[0] in page.locator("h1").inner_text()
     page.get_by_text("Where these numbers come from").click()
@@ -253,7 +255,7 @@ def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> N
 
 
 def test_print_is_light_and_shows_where_numbers_come_from(
-    opened: Callable[..., Any], long_text: tuple[str, Picture]
+    opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]
 ) -> None:
     page = opened(long_text[0], theme="dark")
     page.emulate_media(media="print")
@@ -266,7 +268,7 @@ def test_print_is_light_and_shows_where_numbers_come_from(
 
 def test_the_list_shows_the_chosen_sentence_and_scrolls(
     opened: Callable[..., Any],  # noqa: F811
-    long_text: tuple[str, Picture],
+    long_text: tuple[str, flow_page.Picture],
 ) -> None:
     page = opened(long_text[0], width=1400)
     page.set_viewport_size({"width": 1400, "height": 300})  # the list is 320 pixels high, and longer
@@ -319,7 +321,7 @@ def cells_of(page: Any, rows: int) -> np.ndarray:
 @pytest.mark.parametrize("sheet", ["from the input", "this layer alone"])
 def test_a_group_opens_by_click_or_enter_and_its_words_add_up_to_it(
     opened: Callable[..., Any],  # noqa: F811
-    long_text: tuple[str, Picture],
+    long_text: tuple[str, flow_page.Picture],
     sheet: str,
 ) -> None:
     page, made = opened(long_text[0], width=1400), long_text[1]
@@ -362,8 +364,8 @@ def first_bands(page: Any, number: int) -> list[dict[str, Any]]:
 
 def test_the_page_says_that_it_groups(
     opened: Callable[..., Any],  # noqa: F811
-    long_text: tuple[str, Picture],
-    short_text: tuple[str, Picture],
+    long_text: tuple[str, flow_page.Picture],
+    short_text: tuple[str, flow_page.Picture],
 ) -> None:
     page, made = opened(long_text[0], width=1400), long_text[1]
     count = sum(len(group.words) for group in made.groups if group.kind == "sentence")
@@ -377,7 +379,7 @@ def test_the_page_says_that_it_groups(
 
 def test_words_that_a_page_does_not_hold_share_what_is_left(
     opened: Callable[..., Any],  # noqa: F811
-    short_text: tuple[str, Picture],
+    short_text: tuple[str, flow_page.Picture],
 ) -> None:
     source = (Path(mixlens.__file__).parent / "show" / "page" / "flow.js").read_text()
     function = source[source.index("function addedTo") : source.index("const UNITS")]

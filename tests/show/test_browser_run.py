@@ -16,8 +16,7 @@ from test_run import go
 import mixlens
 from mixlens import data
 from mixlens.runs.corpus import maps
-from mixlens.show.page_template import script_of
-from mixlens.show.run_page import RUN
+from mixlens.show import page_template, run_page
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -96,7 +95,7 @@ def answer_of(page: Any, *classes: dict[str, list[Any]]) -> str:
     named = [{"name": name, "rows": 40, "words": [words]} for name, words in zip("ABC", classes, strict=False)]
     run = {"lead": 0, "isSigned": [True], "classes": named}
     ask = "return make('p', {}, ...answerOf(run)).textContent;"
-    body = script_of(*RUN.scripts, start=ask)
+    body = page_template.script_of(*run_page.RUN.scripts, start=ask)
     return page.evaluate(re.sub(r"^\(\(\) => \{", "(run) => {", body).rstrip().removesuffix("})();") + "}", run)
 
 

@@ -12,13 +12,13 @@ import made_values as made
 from matplotlib.figure import Figure
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens import Attribution, Map
+from mixlens.base import errors
 from mixlens.show import figure
-from mixlens.types import Attribution, Map
 
 
 def said(call: Any) -> str:
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(errors.InputError) as refusal:
         call()
     return str(refusal.value)
 

@@ -21,12 +21,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.base.optional import installing
-from mixlens.metrics import Interval
-from mixlens.show import figure
-from mixlens.show.colors import LIGHT, scaled
-from mixlens.types import Attribution, Map
+from mixlens import Attribution, Map, metrics
+from mixlens.base import errors, optional
+from mixlens.show import colors, figure
 
 TOKENS = ("[CLS]", "the", "un", "##happy", "keys", "[MASK]")
 HOSTILE = ("$x$", "a_b", "\\frac{1}{2}", "{", "<b>&", "z\u200bw", "\x1b[31m", "$", "^{2}", "שלום")
@@ -74,7 +71,7 @@ EVERY = {
     "strips": lambda: mixlens.plot([read(), read(SIGNED, method="attcat")], kind="strip"),
     "maps": lambda: mixlens.plot({"one": map_of(), "two": map_of(seed=1)}, layer=0),
     "maps by layer": lambda: mixlens.plot([map_of(), map_of(seed=1, method="globenc")], kind="layers", query="keys"),
-    "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}),
+    "curves": lambda: figure.curves({"a": [0.1, 0.4, 0.2], "b": [metrics.Interval(0.2, 0.1, 0.3, 9, 0.1)] * 3}),
 }
 
 PRINTED = (
@@ -94,14 +91,14 @@ def test_a_strip_has_the_colours_of_its_scores() -> None:
     boxes = [patch for patch in made.axes[0].patches if str(patch.get_gid()).startswith("token-")]
     hues = ["for-tint" if score > 0 else "against-tint" for score in SIGNED]
     assert [to_hex(box.get_facecolor()) for box in boxes] == [
-        scaled(score, hue) for score, hue in zip(SIGNED, hues, strict=True)
+        colors.scaled(score, hue) for score, hue in zip(SIGNED, hues, strict=True)
     ]
-    assert to_hex(boxes[2].get_facecolor()) == LIGHT["for-tint"].lower()
-    assert to_hex(boxes[4].get_facecolor()) == LIGHT["against-tint"].lower()
+    assert to_hex(boxes[2].get_facecolor()) == colors.LIGHT["for-tint"].lower()
+    assert to_hex(boxes[4].get_facecolor()) == colors.LIGHT["against-tint"].lower()
     assert to_hex(boxes[0].get_facecolor()) == "#ffffff"
     written = [text for text in made.axes[0].texts if text.get_fontsize() == 8]
     assert [text.get_text() for text in written] == ["[CLS]", "the", "un", "happy", "keys", "[MASK]"]
-    assert {to_hex(text.get_color()) for text in written} == {LIGHT["ink"].lower()}
+    assert {to_hex(text.get_color()) for text in written} == {colors.LIGHT["ink"].lower()}
 
 
 def test_a_strip_has_values_and_lines_that_show_the_sign() -> None:
@@ -143,8 +140,8 @@ def test_bars_are_as_long_as_their_scores() -> None:
     drawn = made.axes[0].patches
     assert [bar.get_width() for bar in drawn] == pytest.approx(sorted(SIGNED, reverse=True))
     assert [to_hex(bar.get_facecolor()) for bar in (drawn[0], drawn[-1])] == [
-        LIGHT["for"].lower(),
-        LIGHT["against"].lower(),
+        colors.LIGHT["for"].lower(),
+        colors.LIGHT["against"].lower(),
     ]
     assert [bool(bar.get_hatch()) for bar in drawn] == [bar.get_width() < 0 for bar in drawn]
     assert made.axes[0].texts[0].get_text().strip() == "+1"
@@ -220,7 +217,7 @@ def test_methods_are_rows_each_by_its_own_largest() -> None:
     assert [label.get_text() for label in made.axes[0].get_yticklabels()] == ["AttCAT", "ALTI"]  # signed first
     below = made.axes[0].images[1]  # scores without a sign have colours and a legend of their own
     assert np.ma.getmaskarray(below.get_array()).tolist() == [[True] * 6, [False] * 6]
-    assert to_hex(below.cmap(1.0)) == LIGHT["share"].lower()
+    assert to_hex(below.cmap(1.0)) == colors.LIGHT["share"].lower()
     assert len([ax for ax in made.axes if ax.get_gid() == "colours"]) == 2
     hatched = [patch for patch in made.axes[0].patches if patch.get_hatch()]
     assert len(hatched) == sum(score < 0 for score in SIGNED)
@@ -244,10 +241,10 @@ def test_colours_are_one_hue_from_zero_or_two_around_it() -> None:
         made = mixlens.plot([read(values, ("a", "b"))], scale="all")
         image = made.axes[0].images[0]
         assert image.get_clim() == (low, 0.5)
-        assert to_hex(image.cmap(image.norm(0.5))) == LIGHT["for" if signed else "share"].lower()
+        assert to_hex(image.cmap(image.norm(0.5))) == colors.LIGHT["for" if signed else "share"].lower()
         assert to_hex(image.cmap(image.norm(0.0))) == "#ffffff"
         if signed:
-            assert to_hex(image.cmap(image.norm(-0.5))) == LIGHT["against"].lower()
+            assert to_hex(image.cmap(image.norm(-0.5))) == colors.LIGHT["against"].lower()
     assert map_of().plot(vmax=0.9).axes[0].images[0].get_clim() == (0.0, 0.9)
 
 
@@ -265,7 +262,7 @@ def test_the_colour_bar_says_what_it_means() -> None:
 
 
 def test_curves_have_their_points_and_bands() -> None:
-    points = [Interval(0.2, 0.1, 0.3, 9, 0.1), Interval(0.5, 0.4, 0.7, 9, 0.1)]
+    points = [metrics.Interval(0.2, 0.1, 0.3, 9, 0.1), metrics.Interval(0.5, 0.4, 0.7, 9, 0.1)]
     made = figure.curves({"a": points, "b_$x$": [0.1, 0.3]}, at=[0, 10], x="percent", y="fall")
     axes = made.axes[0]
     np.testing.assert_array_equal(axes.lines[0].get_xydata(), [[0, 0.2], [10, 0.5]])
@@ -517,7 +514,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 
     made = read().plot()
     monkeypatch.setattr("mixlens.base.files.sync", full)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises(errors.InputError, match="No space left"):
         made.save(place)
     assert place.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
@@ -537,85 +534,9 @@ def test_matplotlib_is_asked_for_by_name() -> None:
         text=True,
         check=True,
     )
-    assert out.stdout == f"figures need matplotlib: {installing('plot')}.\n"
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: read().plot(kind="matrix"),
-            "an Attribution cannot be drawn as 'matrix'. Did you mean 'strip'? Known: bars, strip",
-        ),
-        (lambda: map_of().plot(kind="strip"), "a Map cannot be drawn as 'strip'"),
-        (lambda: map_of().plot(kind="layer"), "Did you mean 'layers'"),
-        (lambda: mixlens.plot([read(), read()], kind="bars"), "several Attributions cannot be drawn as 'bars'"),
-        (lambda: read().plot(top=3), "kind 'strip' of one result takes no top="),
-        (lambda: read().plot(kind="bars", top=0), "top must be a whole number of at least 1"),
-        (lambda: map_of().plot(query=1), "takes no query="),
-        (lambda: map_of().plot(scale="own"), "takes no scale="),
-        (lambda: map_of().plot(layer=3), "layer 3 is out of range: the map has 3 layers, 0 to 2"),
-        (lambda: map_of().plot(kind="layers", query="locks"), "no token 'locks'"),
-        (lambda: map_of(1, ("[MASK]", "[MASK]")).plot(kind="layers"), "there are 2 mask tokens, at [0, 1]"),
-        (lambda: map_of().plot(width="wide"), "unknown width 'wide'"),
-        (lambda: map_of().plot(width=0.5), "1.5 to 30 inches"),
-        (lambda: map_of().plot(vmax=0), "vmax must be a number above 0"),
-        (lambda: map_of().plot(ax="x"), "ax must be matplotlib Axes, not str"),
-        (lambda: map_of().plot(kind="grid", ax=Figure().subplots()), "takes no ax="),
-        (lambda: map_of().plot(font="No Such Font"), "no font 'No Such Font' here"),
-        (lambda: map_of(1, tuple("abcdefghijklmnopqrstuvwxyz")).plot(numbers=True, width=2), "too small for numbers"),
-        (lambda: mixlens.plot([]), "nothing to draw"),
-        (lambda: mixlens.plot("x"), "a figure is made of"),
-        (lambda: mixlens.plot([1, 2]), "a figure is made of"),
-        (lambda: mixlens.plot(3), "a figure is made of"),
-        (lambda: mixlens.plot([read(), map_of()]), "cannot stand in one figure"),
-        (lambda: mixlens.plot([read(), read((1.0,), ("a",))]), "not of the same tokens"),
-        (lambda: mixlens.plot([read(), read()], labels=["a"]), "1 labels for 2 results"),
-        (lambda: mixlens.plot([read(), read()], scale="mine"), "unknown scale 'mine'"),
-        (lambda: mixlens.plot([map_of(2), map_of(3)], kind="layers"), "different numbers of layers"),
-        (lambda: read((1.0, float("nan")), ("a", "b")).plot(), "not finite"),
-        (lambda: read((1.0,), ("a", "b")).plot(), "do not fit 2 tokens"),
-        (lambda: read((), ()).plot(), "no tokens"),
-        (lambda: read().plot(save="x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),
-        (lambda: read().plot(save="no/such/x.svg"), "no folder 'no/such'"),
-        (lambda: figure.curves({}), "nothing to draw"),
-        (lambda: figure.curves({"a": []}), "'a' has no points"),
-        (lambda: figure.curves({"a": [1.0]}, at=[1, 2]), "1 points and at= has 2 places"),
-    ],
-)
-def test_refusals(make: Any, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        make()
-
-
-def test_results_told_apart() -> None:
-    def rows(results: list[Attribution]) -> list[str]:
-        axes: Axes = mixlens.plot(results).axes[0]
-        return [label.get_text() for label in axes.get_yticklabels()]
-
-    assert rows([read(layer=0), read(layer=1)]) == ["layer 1", "layer 2"]
-    assert rows([read(at_layer=0), read(at_layer=3)]) == ["layer 0", "layer 3"]
-    assert rows([read(), read()]) == ["alti 1", "alti 2"]
-    assert rows([read(layer=0), read(layer=1), read(method="b")]) == ["alti layer 1", "alti layer 2", "b layer 3"]
+    assert out.stdout == f"figures need matplotlib: {optional.installing('plot')}.\n"
 
 
 def test_one_token_of_no_score() -> None:
     for made in (read((0.0,), ("a",)).plot(), Map(torch.zeros(1, 1, 1), ("a",), "alti", {}).plot()):
         assert "a" in texts(svg(made))
-
-
-def test_a_label_is_cut_no_earlier_than_it_must_be() -> None:
-    """The longest beginning that fits with its ellipsis: one more letter would not."""
-    from mixlens.show.figure.layout import cut, text_width
-
-    text = "incomprehensibilities of lilliputians"
-    whole = text_width(text, 8)
-    for room in (whole * share for share in (0.2, 0.35, 0.5, 0.77, 0.99)):
-        made = cut(text, 8, room)
-        kept = len(made) - 1
-        assert made == text[:kept] + "…"
-        assert text_width(made, 8) <= room < text_width(text[: kept + 1] + "…", 8)
-    assert cut(text, 8, whole) == text

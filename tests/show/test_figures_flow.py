@@ -17,14 +17,11 @@ from test_cli import refuse, run
 from test_figures import inside_and_apart, svg, texts
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens import Map
+from mixlens.base import errors
 from mixlens.base.text import at_most, percent
-from mixlens.show.colors import LIGHT
+from mixlens.show import colors, flow_groups, flow_numbers, flow_page
 from mixlens.show.figure.flow import REST
-from mixlens.show.flow_groups import FEW, RUN, groups_of
-from mixlens.show.flow_numbers import DRAWN
-from mixlens.show.flow_page import picture_of
-from mixlens.types import Map
 
 INFO: dict[str, Any] = {
     "model": "m",
@@ -79,7 +76,7 @@ def wide(band: PathPatch) -> float:
 
 
 def test_bands_are_as_wide_as_their_shares_and_every_level_adds_up() -> None:
-    made, numbers = pair().plot(kind="flow", width="double"), picture_of(pair())
+    made, numbers = pair().plot(kind="flow", width="double"), flow_page.picture_of(pair())
     bands = patches(made, PathPatch, REST)
     assert len(bands) == len(numbers.flow.bands.share)
     scale = max(
@@ -97,12 +94,12 @@ def test_bands_are_as_wide_as_their_shares_and_every_level_adds_up() -> None:
 
 @pytest.mark.parametrize("top", [1, 3])
 def test_what_is_violet_came_from_the_strongest_words(top: int) -> None:
-    made, numbers = pair().plot(kind="flow", width="double", top=top), picture_of(pair())
+    made, numbers = pair().plot(kind="flow", width="double", top=top), flow_page.picture_of(pair())
     words = [place for place, group in enumerate(numbers.groups) if group.kind == "word"]
     first = sorted(words, key=lambda place: -numbers.flow.shares[0, place])[:top]
     scale = max(bar.get_width() for bar in made.axes[0].patches if isinstance(bar, Rectangle))
     parts = numbers.flow.bands.parts[:, first].sum(1)
-    drawn = sorted(map(wide, patches(made, PathPatch, LIGHT["share"])))
+    drawn = sorted(map(wide, patches(made, PathPatch, colors.LIGHT["share"])))
     np.testing.assert_allclose(drawn, np.sort(parts[parts > 0.0004]) * scale, atol=1e-9)
     named = next(text for text in texts(svg(made)) if text.startswith("from "))
     assert all(f"“{numbers.groups[place].name}”" in named for place in first)
@@ -113,12 +110,14 @@ def test_the_legend_has_a_width_and_what_is_left_out() -> None:
     made = pair().plot(kind="flow", width="double")
     said = texts(svg(made))
     assert "this wide: 10 % of the answer" in [text.replace("\u202f", " ") for text in said]
-    assert any(f"{100 * DRAWN:.2f}" in text and "not drawn" in text for text in said)
+    assert any(f"{100 * flow_numbers.DRAWN:.2f}" in text and "not drawn" in text for text in said)
     assert {"first text", "second text", "the answer: positive", "read at the start mark", "input", "layer 3"} <= set(
         said
     )
     scale = max(bar.get_width() for bar in made.axes[0].patches if isinstance(bar, Rectangle))
-    sample = [box.get_width() for box in made.axes[1].patches if to_hex(box.get_facecolor()) == LIGHT["soft"].lower()]
+    sample = [
+        box.get_width() for box in made.axes[1].patches if to_hex(box.get_facecolor()) == colors.LIGHT["soft"].lower()
+    ]
     np.testing.assert_allclose(sample, [0.1 * scale])
 
 
@@ -133,7 +132,10 @@ def test_a_flow_leads_into_the_position_that_is_chosen() -> None:
 def test_a_flow_leads_into_all_pieces_of_a_word_or_names_the_piece() -> None:
     """Of a word: the average of the flows into its pieces, each by itself."""
     scores = pair()
-    word, pieces = picture_of(scores, query=(2, 3, 4)), [picture_of(scores, query=place) for place in (2, 3, 4)]
+    word, pieces = (
+        flow_page.picture_of(scores, query=(2, 3, 4)),
+        [flow_page.picture_of(scores, query=place) for place in (2, 3, 4)],
+    )
     np.testing.assert_allclose(word.flow.shares, np.mean([one.flow.shares for one in pieces], 0), atol=1e-12)
     np.testing.assert_allclose(word.flow.words, np.mean([one.flow.words for one in pieces], 0), atol=1e-12)
     said = texts(svg(scores.plot(kind="flow", query="unhappy")))
@@ -143,7 +145,7 @@ def test_a_flow_leads_into_all_pieces_of_a_word_or_names_the_piece() -> None:
     piece = texts(svg(scores.plot(kind="flow", query=3)))
     assert {"ALTI · into “##hap” of “unhappy”", "“##hap” of “unhappy”"} <= set(piece)
     assert "read at “##py” of “unhappy”" in texts(svg(pair(query=4).plot(kind="flow")))
-    with pytest.raises(InputError, match=r"the word '\.' occurs 2 times, at \[6, 11\]"):
+    with pytest.raises(errors.InputError, match=r"the word '\.' occurs 2 times, at \[6, 11\]"):
         scores.plot(kind="flow", query=".")
 
 
@@ -238,7 +240,7 @@ def test_numbers_stand_in_the_cells_of_words_and_of_pieces() -> None:
         said = sorted(text for text in texts(svg(made)) if text == "·" or text.isdigit())
         assert said == sorted(f"{100 * one:.0f}" if one >= 0.005 else "·" for one in values.flat)
         assert {"the answer’s row", "first text", "second text"} <= set(texts(svg(made)))
-    with pytest.raises(InputError, match="too small for numbers"):
+    with pytest.raises(errors.InputError, match="too small for numbers"):
         scores.plot(layer=0, numbers=True, width=1.5)
 
 
@@ -246,7 +248,7 @@ def test_words_that_have_no_room_are_grouped_without_loss() -> None:
     """Slowly, pair by pair: what a sentence gave is a sum, what it took an average."""
     scores = long_text(48)
     made = scores.plot(layer=2, width="single")
-    groups = groups_of(list(_words(scores)), 0, causal=False, most=10)
+    groups = flow_groups.groups_of(list(_words(scores)), 0, causal=False, most=10)
     layer, expected = scores.scores[2].numpy(), np.zeros((len(groups), len(groups)))
     for r, row in enumerate(groups):
         for c, column in enumerate(groups):
@@ -267,10 +269,10 @@ def _words(scores: Map) -> Any:
 def test_few_long_sentences_are_cut_into_runs() -> None:
     """One column for all of the text would tell nothing."""
     words = _words(long_text(45, sentence=100))
-    groups = [group for group in groups_of(words, 0, causal=False) if group.kind == "part"]
+    groups = [group for group in flow_groups.groups_of(words, 0, causal=False) if group.kind == "part"]
     assert [len(group.words) for group in groups] == [9] * 5
-    assert len(groups) >= FEW
-    assert max(len(group.words) for group in groups) <= RUN
+    assert len(groups) >= flow_groups.FEW
+    assert max(len(group.words) for group in groups) <= flow_groups.RUN
 
 
 def test_a_wide_page_is_filled() -> None:
@@ -339,7 +341,7 @@ def test_the_narrowest_matrix_is_whole() -> None:
     made = short.plot(width=1.5)
     inside_and_apart(made)
     assert mesh(made).shape == (7, 7)
-    with pytest.raises(InputError, match=r"12 words have no room side by side in 1\.5 inches"):
+    with pytest.raises(errors.InputError, match=r"12 words have no room side by side in 1\.5 inches"):
         long_text(10, sentence=20).plot(width=1.5)
 
 
@@ -353,7 +355,7 @@ def test_signed_maps_are_hatched_where_they_are_against() -> None:
     against = int((values[:, inside] <= -0.05 * end).sum())
     hatched = [box for box in made.axes[0].patches if box.get_hatch() == "/////"]
     assert len(hatched) == against > 0
-    with pytest.raises(InputError, match="scores below 0"):
+    with pytest.raises(errors.InputError, match="scores below 0"):
         signed.plot(kind="flow")
 
 
@@ -370,7 +372,7 @@ def test_signed_maps_are_hatched_where_they_are_against() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(errors.InputError, match=message):
         make()
 
 

@@ -12,9 +12,9 @@ from matplotlib.text import Text
 from test_run import go, table
 
 from mixlens import data
-from mixlens.base.errors import InputError
+from mixlens.base import errors
 from mixlens.runs.corpus import turned_figure
-from mixlens.show.colors import LIGHT
+from mixlens.show import colors
 from mixlens.show.figure import content, histogram_rows
 
 COUNTS = {"alti": [3, 0, 1, 8], "random words": [0.5, 0, 0, 11.5]}
@@ -30,7 +30,7 @@ def test_rows_are_counts_on_one_scale() -> None:
     )
     assert heights(made) == list(COUNTS.values())
     assert len({axes.get_ylim() for axes in made.axes}) == 1
-    assert to_hex(made.axes[1].patches[0].get_facecolor()) == LIGHT["edge"].lower()
+    assert to_hex(made.axes[1].patches[0].get_facecolor()) == colors.LIGHT["edge"].lower()
     texts = [text.get_text() for text in made.findobj(Text) if text.get_text()]
     for text in ("ALTI", "52 %", "turned", "3", "8", "0.5", "12", "0\u2009%", "100\u2009%"):
         assert text in texts
@@ -39,9 +39,9 @@ def test_rows_are_counts_on_one_scale() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="no rows were given"):
+    with pytest.raises(errors.InputError, match="no rows were given"):
         histogram_rows({}, edges=[0, 1])
-    with pytest.raises(InputError, match="'a' has 2 counts, and 2 edges have 1 columns"):
+    with pytest.raises(errors.InputError, match="'a' has 2 counts, and 2 edges have 1 columns"):
         histogram_rows({"a": [1, 2]}, edges=[0, 1])
 
 
@@ -57,5 +57,5 @@ def test_the_figure_of_a_run(tmp_path: Path) -> None:
     draws = np.histogram(np.concatenate([row["without_random"] for row in rows]), bins=20, range=(0, 1))[0]
     assert heights(made)[-1] == pytest.approx(draws / (draws.sum() / len(rows)))
     go(texts[:2], tmp_path / "plain", model="sentiment", methods=["alti"])
-    with pytest.raises(InputError, match="Make the run with trust=True"):
+    with pytest.raises(errors.InputError, match="Make the run with trust=True"):
         turned_figure(tmp_path / "plain")

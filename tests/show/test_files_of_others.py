@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens.base import errors
 from mixlens.cli.app import app
 
 TOLD = r"is there already and is no result of mixlens\. Give another name, or write over it: --force \(force=True\)\.$"
@@ -36,7 +36,7 @@ def test_a_file_of_somebody_else_is_kept(kind: str, results: dict[str, Any], tmp
     for number, (writer, end) in enumerate(ends_of(kind)):
         place, write = tmp_path / f"{number}{end}", getattr(results[kind], writer)
         place.write_text("mine")
-        with pytest.raises(InputError, match=TOLD):
+        with pytest.raises(errors.InputError, match=TOLD):
             write(place)
         assert place.read_text() == "mine"
         write(place, force=True)

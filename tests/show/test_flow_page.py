@@ -14,10 +14,10 @@ import torch
 from conftest import ids, loaded
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens import HeadMaps, Map
+from mixlens.base import errors
 from mixlens.base.words import Word
 from mixlens.show import flow_groups, flow_numbers, flow_page, packing
-from mixlens.types import HeadMaps, Map
 
 LONG = (
     "I came to see the film and it was bad. But I was not right. The plot was good and the cast was great. "
@@ -171,18 +171,18 @@ def test_what_cannot_flow_is_refused(results: tuple[Map, HeadMaps], tmp_path: Pa
     trace = mixlens.load("agreement").trace("The keys to the cabinet [MASK] rusty.")
     norms, alti = (mixlens.mix(trace, name) for name in ("globenc", "alti"))
     signed = mixlens.load("sentiment").mix(LONG, "effective_attention")
-    with pytest.raises(InputError, match="'globenc' is rolled out by 'globenc', whose rows do not add up to 1"):
+    with pytest.raises(errors.InputError, match="'globenc' is rolled out by 'globenc', whose rows do not add up to 1"):
         flow_page.flow_page(norms)
     assert "What flowed into" in flow_page.flow_page(norms, rollout="toolkit")
-    with pytest.raises(InputError, match="has scores below 0"):
+    with pytest.raises(errors.InputError, match="has scores below 0"):
         flow_page.flow_page(signed)
-    with pytest.raises(InputError, match="rolled out already"):
+    with pytest.raises(errors.InputError, match="rolled out already"):
         flow_page.flow_page(alti.rollout())
-    with pytest.raises(InputError, match="not of the same tokens"):
+    with pytest.raises(errors.InputError, match="not of the same tokens"):
         flow_page.flow_page(alti, heads=results[1])
-    with pytest.raises(InputError, match="query 99 is out of range"):
+    with pytest.raises(errors.InputError, match="query 99 is out of range"):
         flow_page.flow_page(alti, query=99)
-    with pytest.raises(InputError, match="made of a Map"):
+    with pytest.raises(errors.InputError, match="made of a Map"):
         flow_page.flow_page(results[1])  # type: ignore[arg-type]
     place = tmp_path / "mine.html"
     place.write_text("mine")
@@ -265,5 +265,5 @@ def test_rows_are_shares_if_they_miss_one_by_little(factor: float, fits: bool) -
     if fits:
         assert flow_numbers.layers_of(one, "globenc")[0].tolist() == [[[1.0, 0.0], [0.5, 0.5]]]
     else:
-        with pytest.raises(InputError, match="whose rows do not add up to 1"):
+        with pytest.raises(errors.InputError, match="whose rows do not add up to 1"):
             flow_numbers.layers_of(one, "globenc")

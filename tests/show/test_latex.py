@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from mixlens import Attribution
 from mixlens.base.errors import InputError
-from mixlens.show.colors import LIGHT, rgb_of
+from mixlens.show import colors
 from mixlens.show.latex import escaped, latex
-from mixlens.types import Attribution
 
 ASCII = tuple(chr(code) for code in range(32, 127))
 INFO = {"model": "a_b%", "query": 0, "query_token": "x", "target": "50%", "score": "logit"}
@@ -39,12 +39,12 @@ def test_letter_by_letter() -> None:
 def test_two_hues() -> None:
     made = read(("a", "b"), [2.0, -2.0]).to_latex()
     for hue in ("for-tint", "against-tint"):
-        assert "{},{},{}".format(*rgb_of(LIGHT[hue])) in made
+        assert "{},{},{}".format(*colors.rgb_of(colors.LIGHT[hue])) in made
 
 
 def test_scores_without_a_sign_are_violet_and_not_underlined() -> None:
     made = read(("a", "b"), [1.0, 0.25]).to_latex()
-    assert "{},{},{}".format(*rgb_of(LIGHT["share-tint"])) in made
+    assert "{},{},{}".format(*colors.rgb_of(colors.LIGHT["share-tint"])) in made
     assert "line{" not in made
     assert "ulem" not in made
 

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from mixlens.scoring.conventions import as_convened
+from mixlens import Map
+from mixlens.scoring import conventions
 from mixlens.show import packing, page_entry, page_template
-from mixlens.show.packing import Precision
-from mixlens.types import Map
 
 CALL = """
 (async () => {
@@ -64,7 +63,7 @@ def a_map(convention: str, *, causal: bool, n: int = 120, depth: int = 5) -> Map
     return Map(scores.float(), tuple(f"t{i}" for i in range(n)), "any", info, (False,) * n, words)
 
 
-def page_of(result: Map, precision: Precision) -> dict[str, Any]:
+def page_of(result: Map, precision: packing.Precision) -> dict[str, Any]:
     made = page_entry.entry([result], room=10_000_000)
     sheets = {"layer": result, "rollout": result.rollout()}
     for name, one in sheets.items():
@@ -74,7 +73,7 @@ def page_of(result: Map, precision: Precision) -> dict[str, Any]:
 
 def exact(result: Map, positions: list[int], layer: int) -> list[np.ndarray]:
     """How much of the mean of these positions stood at every token, from the input (first) up to `layer`."""
-    layers = as_convened(result, None, residual=None, normalize=None)[0].double().numpy()
+    layers = conventions.as_convened(result, None, residual=None, normalize=None)[0].double().numpy()
     mass = np.zeros(layers.shape[-1])
     mass[positions] = 1 / len(positions)
     masses = [mass]
@@ -83,7 +82,7 @@ def exact(result: Map, positions: list[int], layer: int) -> list[np.ndarray]:
     return masses[::-1]
 
 
-PRECISIONS = [Precision("float16"), Precision("top", 20), Precision("float32")]
+PRECISIONS = [packing.Precision("float16"), packing.Precision("top", 20), packing.Precision("float32")]
 CONVENTIONS = ["alti", "abnar", "globenc"]
 
 
@@ -96,7 +95,7 @@ CONVENTIONS = ["alti", "abnar", "globenc"]
     ids=str,
 )
 def test_what_flows_in_at_the_input_is_the_rollout(
-    precision: Precision, convention: str, causal: bool, tmp_path: Path
+    precision: packing.Precision, convention: str, causal: bool, tmp_path: Path
 ) -> None:
     result = a_map(convention, causal=causal)
     made = page_of(result, precision)
@@ -126,8 +125,8 @@ def test_what_flows_in_at_the_input_is_the_rollout(
             assert not any(found["masses"][level][unit + 1 :])
 
 
-@pytest.mark.parametrize("precision", [Precision("float16"), Precision("top", 20)], ids=str)
-def test_words_flow_as_their_tokens_do(precision: Precision, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", [packing.Precision("float16"), packing.Precision("top", 20)], ids=str)
+def test_words_flow_as_their_tokens_do(precision: packing.Precision, tmp_path: Path) -> None:
     result = a_map("alti", causal=False)
     made = page_of(result, precision)
     found = flow_of(made, tmp_path, unit=11, layer=3, by_word=True)
@@ -138,7 +137,7 @@ def test_words_flow_as_their_tokens_do(precision: Precision, tmp_path: Path) -> 
 def test_levels_between_are_near_what_is_true(tmp_path: Path) -> None:
     """The 40 largest of 120 numbers of a row: the largest masses of every level are right to a few percent."""
     result = a_map("alti", causal=False)
-    found = flow_of(page_of(result, Precision("top", 40)), tmp_path, unit=97, layer=4)
+    found = flow_of(page_of(result, packing.Precision("top", 40)), tmp_path, unit=97, layer=4)
     for level, there in enumerate(exact(result, [97], 4)[1:-1], 1):
         largest = np.argsort(-there)[:5]
         np.testing.assert_allclose(np.array(found["masses"][level])[largest], there[largest], rtol=0.05)

@@ -22,13 +22,12 @@ from conftest import SHARED, needs_shared
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.base.errors import InputError, ResultError
-from mixlens.base.optional import installing
+from mixlens import Attribution, Map
+from mixlens.base import errors, optional
 from mixlens.cli.app import app, main
 from mixlens.show import packing as coding
 from mixlens.show import page_file, page_template, results_page
 from mixlens.show.report import gather
-from mixlens.types import Attribution, Map
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 HOSTILE = "<script>alert(1)</script> </script><!-- &amp; שלום \u200b\u202e 😀 \"'` [MASK]"
@@ -112,7 +111,7 @@ def test_every_number_comes_back_within_what_is_said(kind: str, signed: bool) ->
 
 @pytest.mark.parametrize("wrong", [float("nan"), -float("inf"), 1e300])
 def test_a_number_that_cannot_be_held_is_refused(wrong: float) -> None:
-    with pytest.raises(InputError, match="a score is not finite"):
+    with pytest.raises(errors.InputError, match="a score is not finite"):
         coding.encode(np.array([[0.5, wrong]]), coding.HALF)
 
 
@@ -144,7 +143,7 @@ def test_precision_is_given_up_step_by_step() -> None:
         told.append(precision.description().partition(" largest")[2] or precision.description())
     rest = " numbers of each row, in 16 bits (3 digits), and the sum of the rest"
     assert told == ["every number, in 32 bits (7 digits)", "every number, in 16 bits (3 digits)", rest, rest]
-    with pytest.raises(InputError, match=r"1 maps of 16 tokens do not fit into 0\.0 MB"):
+    with pytest.raises(errors.InputError, match=r"1 maps of 16 tokens do not fit into 0\.0 MB"):
         coding.fit([noise(1, 16).numpy()[0]], 10)
 
 
@@ -301,7 +300,7 @@ def test_only_a_report_is_overwritten(tmp_path: Path) -> None:
     mixlens.report(some_map(1, 4), place)
     assert len(held(place)["entries"][0]["tokens"]) == 4
     place.write_text("<html>my thesis</html>")
-    with pytest.raises(ResultError, match="not a mixlens report"):
+    with pytest.raises(errors.ResultError, match="not a mixlens report"):
         mixlens.report(some_map(1, 3), place)
     assert place.read_text() == "<html>my thesis</html>"
     mixlens.report(some_map(1, 3), place, force=True)
@@ -317,7 +316,7 @@ def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", broken)
-    with pytest.raises(ResultError, match="No space left"):
+    with pytest.raises(errors.ResultError, match="No space left"):
         mixlens.report(some_map(1, 5), place)
     assert place.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["r.html"]
@@ -343,7 +342,7 @@ def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_bad_input_is_refused_and_nothing_written(
     tmp_path: Path, what: Any, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(errors.InputError, match=re.escape(message)):
         mixlens.report(what() if callable(what) else what, tmp_path / "r.html", **options)
     assert list(tmp_path.iterdir()) == []
 
@@ -351,11 +350,11 @@ def test_bad_input_is_refused_and_nothing_written(
 def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
     for name, message in (("r.txt", "an .html file"), ("no/r.html", "no folder"), ("folder.html", "is a folder")):
-        with pytest.raises(ResultError, match=message):
+        with pytest.raises(errors.ResultError, match=message):
             mixlens.report(some_map(1, 3), tmp_path / name)
     bad = some_map(1, 3)
     bad.scores[0, 1, 1] = torch.nan
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(errors.InputError, match="not finite"):
         mixlens.report(bad, tmp_path / "r.html")
 
 
@@ -446,7 +445,7 @@ def test_without_the_extra_the_server_says_how_to_get_it() -> None:
     blocked = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['mixlens', 'serve']; from mixlens.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"mixlens: the local page needs uvicorn: {installing('serve')}.\n"
+    assert done.stderr == f"mixlens: the local page needs uvicorn: {optional.installing('serve')}.\n"
 
 
 def test_a_wheel_holds_the_page(tmp_path: Path) -> None:
@@ -580,15 +579,15 @@ def test_where_a_page_may_be_written(tmp_path: Path) -> None:
         (tmp_path / "no" / "a.html", "no folder .* to write the report in"),
         (tmp_path / "folder.html", "is a folder. Give the name of a file"),
     ):
-        with pytest.raises(ResultError, match=told):
+        with pytest.raises(errors.ResultError, match=told):
             page_file.may_write(place, force=False)
-    with pytest.raises(ResultError, match=r"could not be written to .*: No such file"):
+    with pytest.raises(errors.ResultError, match=r"could not be written to .*: No such file"):
         page_file.write("x", tmp_path / "no" / "a.html")
 
 
 @pytest.mark.parametrize("megabytes", [0.19, 1000.1, float("nan")])
 def test_rooms_that_no_page_has(megabytes: float) -> None:
-    with pytest.raises(InputError, match=f"0.2 to 1000, not {megabytes}"):
+    with pytest.raises(errors.InputError, match=f"0.2 to 1000, not {megabytes}"):
         page_file.room_of(megabytes)
     assert [page_file.room_of(size) for size in (0.2, 1000, 2.5)] == [200_000, 1_000_000_000, 2_500_000]
 
@@ -601,7 +600,7 @@ def test_a_position_of_a_report_may_be_a_number_or_a_token() -> None:
         assert [result.method for result in found] == names
         assert [found[number].info["query"] for number in (0, 2)] == [place, place]
         assert found[0].info["query_token"] == agreement().trace(SENTENCE).tokens[place]
-    with pytest.raises(InputError, match="no token 'zzz'"):
+    with pytest.raises(errors.InputError, match="no token 'zzz'"):
         gather(agreement(), SENTENCE, ["attention"], query="zzz")
     shares = [share for _, share in heard[: len(heard) // 6]]
     assert shares == sorted(shares)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens.base import errors
 from mixlens.show.report import PRESET_METHODS
 
 
@@ -46,7 +46,7 @@ def test_every_preset_has_its_methods_and_the_answer(tmp_path: Path) -> None:
 
 
 def test_an_unknown_preset_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="preset is one of why, flow, methods, not 'all'"):
+    with pytest.raises(errors.InputError, match="preset is one of why, flow, methods, not 'all'"):
         mixlens.report(agreement(), tmp_path / "r.html", texts=SENTENCE, preset="all")
     assert list(tmp_path.iterdir()) == []
 
@@ -56,7 +56,7 @@ def test_a_text_without_an_answer_shows_its_maps_and_says_why(tmp_path: Path) ->
     assert "why" not in entry
     assert "has no [MASK]" in entry["unanswered"]
     assert len(entry["methods"]) == 3
-    with pytest.raises(InputError, match="has no \\[MASK\\]"):
+    with pytest.raises(errors.InputError, match="has no \\[MASK\\]"):
         written(tmp_path, "The keys are rusty.", preset="why")
 
 

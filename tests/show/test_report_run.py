@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens import data
-from mixlens.base.errors import InputError, MixlensError, ResultError
+from mixlens.base import errors
 from mixlens.cli.app import app, main
 from mixlens.runs.corpus import counts, maps, overview, shards
 
@@ -331,7 +331,7 @@ def test_labels_that_do_not_match_are_said_not_counted(model: Any, tmp_path: Pat
     )
     run = held(mixlens.report(tmp_path / "run", tmp_path / "r.html", label="kind"))
     assert (run["labels"]["column"], run["labels"]["rows"], run["labels"]["correct"]) == ("kind", 2, 1)
-    with pytest.raises(InputError, match="carried no column 'gold'"):
+    with pytest.raises(errors.InputError, match="carried no column 'gold'"):
         mixlens.report(tmp_path / "run", tmp_path / "r.html", label="gold")
 
 
@@ -464,18 +464,18 @@ def test_memory_does_not_grow_with_the_rows(out: Path, tmp_path: Path, monkeypat
 
 
 def test_what_is_no_run_is_refused(out: Path, tmp_path: Path) -> None:
-    with pytest.raises(MixlensError, match="holds no run"):
+    with pytest.raises(errors.MixlensError, match="holds no run"):
         mixlens.report(tmp_path, tmp_path / "r.html")
-    with pytest.raises(MixlensError, match="holds no run"):
+    with pytest.raises(errors.MixlensError, match="holds no run"):
         mixlens.report(tmp_path / "nowhere", tmp_path / "r.html")
     (tmp_path / "manifest.json").write_text('{"identity": {"kind": "other"}}')
-    with pytest.raises(ResultError, match="not the folder of a corpus run"):
+    with pytest.raises(errors.ResultError, match="not the folder of a corpus run"):
         mixlens.report(tmp_path, tmp_path / "r.html")
-    with pytest.raises(InputError, match="go with a model"):
+    with pytest.raises(errors.InputError, match="go with a model"):
         mixlens.report(out, tmp_path / "r.html", methods="alti")
-    with pytest.raises(InputError, match="go with a run"):
+    with pytest.raises(errors.InputError, match="go with a run"):
         mixlens.report(mixlens.load("agreement"), tmp_path / "r.html", texts="a [MASK]", label="x")
-    with pytest.raises(InputError, match="0 to 10,000"):
+    with pytest.raises(errors.InputError, match="0 to 10,000"):
         mixlens.report(out, tmp_path / "r.html", examples=-1)
     assert not (tmp_path / "r.html").exists()
 
@@ -484,12 +484,12 @@ def test_a_foreign_or_damaged_shard_is_named(out: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(out, tmp_path / "copy"))
     told = json.loads((copy / "manifest.json").read_text())
     (copy / "manifest.json").write_text(json.dumps({**told, "run": "other"}))
-    with pytest.raises(ResultError, match="a shard of another run"):
+    with pytest.raises(errors.ResultError, match="a shard of another run"):
         overview(copy)
     (copy / "manifest.json").write_text(json.dumps(told))
     first = shards.shard_files(copy)[0]
     first.write_bytes(first.read_bytes()[:-100])
-    with pytest.raises(ResultError, match=first.name):
+    with pytest.raises(errors.ResultError, match=first.name):
         mixlens.report(copy, tmp_path / "r.html")
 
 

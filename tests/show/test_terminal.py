@@ -13,12 +13,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import mixlens
-from mixlens import data
+from mixlens import Attribution, Map, data
 from mixlens.base.errors import printable
 from mixlens.cli.app import main
 from mixlens.show import tables, tokens
 from mixlens.show import text as show
-from mixlens.types import Attribution, Map
 
 HOSTILE = (
     "\x1b[31mred\x1b[0m",

@@ -16,6 +16,7 @@ import told_runs
 import torch
 import why_example
 
+from mixlens import Attribution, Map
 from mixlens.show import (
     flow_page,
     generation_page,
@@ -29,7 +30,6 @@ from mixlens.show import (
     why_page,
     why_text,
 )
-from mixlens.types import Attribution, Map
 
 PATH = Path(__file__).with_name("told.json")
 

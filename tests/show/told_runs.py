@@ -10,8 +10,7 @@ from typing import Any
 import made_run
 from made_run import maps_of, overview
 
-from mixlens.runs.corpus.counts import RowCheck
-from mixlens.runs.corpus.page_facts import Judged
+from mixlens.runs.corpus import counts, page_facts
 from mixlens.show import run_page
 
 
@@ -40,11 +39,11 @@ def empty() -> Any:
 def run_pages() -> Any:
     many = Counter({(f"l{i:02}", f"l{i:02}"): 20 - i // 2 for i in range(13)})
     unchecked = made_run.unchecked()
-    unchecked.add(RowCheck({}, {}, [], [], {}))
+    unchecked.add(counts.RowCheck({}, {}, [], [], {}))
     kinds = {
         "usual": overview(),
         "empty": empty(),
-        "other classes": overview(other_classes=1, judged=Judged("l", 1, 1, 0, 0, many)),
+        "other classes": overview(other_classes=1, judged=page_facts.Judged("l", 1, 1, 0, 0, many)),
         "no classes": overview(classes=[], removal=unchecked, signed=("mine",), special={}),
         "unknown model": overview(manifest={"model": "m", "identity": 3, "check": 1}, lengths=Counter({1: 1, 31: 2})),
         "four classes": overview(classes=[made_run.one_class(name, 9) for name in "dbca"]),
