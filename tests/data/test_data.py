@@ -22,24 +22,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.data import (
-    DATASETS,
-    RowError,
-    check,
-    cue_tokens,
-    for_model,
-    label_ids,
-    listing,
-    load,
-    read,
-    rows,
-    span_tokens,
-)
-from mixlens.data.grammar import number_of
-from mixlens.data.portions import portion
-from mixlens.data.stored import jsonl
-from mixlens.types import Example
+from mixlens import data, types
+from mixlens.base import errors
+from mixlens.data import grammar, portions, rows, stored
 
 DATA = SHARED / "data"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "use" / "data.md"
@@ -163,12 +148,12 @@ LABELS = {
 CASES = [(name, i) for name, given in ROWS.items() for i in range(len(given))]
 
 
-def words_at(example: Example, spans: Any, *, of: str = "text") -> list[str]:
+def words_at(example: types.Example, spans: Any, *, of: str = "text") -> list[str]:
     return [getattr(example, of)[span[0] : span[1]] for span in spans]
 
 
-def one(name: str, row: dict[str, Any], folder: Path) -> Example:
-    (example,) = load(name, path=as_jsonl(folder / "one.jsonl", [row]))
+def one(name: str, row: dict[str, Any], folder: Path) -> types.Example:
+    (example,) = data.load(name, path=as_jsonl(folder / "one.jsonl", [row]))
     return example
 
 
@@ -176,7 +161,7 @@ def one(name: str, row: dict[str, Any], folder: Path) -> Example:
 
 
 def test_every_dataset_has_a_row_here_for_every_layout() -> None:
-    for name, dataset in DATASETS.items():
+    for name, dataset in data.DATASETS.items():
         for layout in dataset.layouts:
             known = ROWS["blimp"] if name.startswith("blimp_") else ROWS[name]
             assert any(all(field in row for field in layout.needs) for row in known), (name, layout.needs)
@@ -185,14 +170,14 @@ def test_every_dataset_has_a_row_here_for_every_layout() -> None:
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_row_gives_the_same_example_from_every_kind_of_file(name: str, case: int, tmp_path: Path) -> None:
     row = ROWS[name][case]
-    columns = DATASETS[name].columns
+    columns = data.DATASETS[name].columns
     if columns is not None:  # a file without a header
         cells = {"sentence": "the keys are old"} | {key: str(value) for key, value in row.items()}
         path = tmp_path / "rows.tsv"
         path.write_text("\t".join(cells[column] for column in columns) + "\n")
-        assert list(load(name, path=path)) == [one(name, row, tmp_path)]
+        assert list(data.load(name, path=path)) == [one(name, row, tmp_path)]
         return
-    found = [list(load(name, path=write(tmp_path / file, [row]))) for file, write in WRITERS.items()]
+    found = [list(data.load(name, path=write(tmp_path / file, [row]))) for file, write in WRITERS.items()]
     assert [example.id for (example,) in found] == ["1", "2", "1"]  # a CSV file has its header on line 1
     first, *others = (replace(example, id=None) for (example,) in found)
     assert all(example == first for example in others)
@@ -248,7 +233,7 @@ def test_posts_on_which_people_disagree_are_left_out_and_normal_ones_have_no_rat
     path = as_jsonl(
         tmp_path / "x.jsonl", [{**post, "annotators": {"label": votes}} for votes in ([0, 1, 2], [1, 1, 0])]
     )
-    (kept,) = load("hatexplain", path=path)
+    (kept,) = data.load("hatexplain", path=path)
     assert kept.id == "2"
     assert kept.info == {"label": "normal", "rationale": ()}
 
@@ -256,10 +241,10 @@ def test_posts_on_which_people_disagree_are_left_out_and_normal_ones_have_no_rat
 def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) -> None:
     row = ROWS["blimp"][1]
     path = as_jsonl(tmp_path / "x.jsonl", [row | {"UID": "wh_island"}, row])
-    assert [example.id for example in load("blimp", path=path)] == ["2"]
-    assert [example.info["task"] for example in load("blimp_rpsv", path=path)] == ["rpsv"]
-    with pytest.raises(InputError, match=r"x\.jsonl holds no example of 'blimp_ana'"):
-        load("blimp_ana", path=path)
+    assert [example.id for example in data.load("blimp", path=path)] == ["2"]
+    assert [example.info["task"] for example in data.load("blimp_rpsv", path=path)] == ["rpsv"]
+    with pytest.raises(errors.InputError, match=r"x\.jsonl holds no example of 'blimp_ana'"):
+        data.load("blimp_ana", path=path)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +293,7 @@ def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) ->
 def test_the_rules_of_each_template(
     task: str, good: str, bad: str, text: str, cues: str, number: str, tmp_path: Path
 ) -> None:
-    ((uid,),) = DATASETS[f"blimp_{task}"].where.values()
+    ((uid,),) = data.DATASETS[f"blimp_{task}"].where.values()
     example = one(f"blimp_{task}", {"UID": uid, "sentence_good": good, "sentence_bad": bad}, tmp_path)
     assert example.text == text
     assert words_at(example, example.cues) == cues.split()
@@ -321,42 +306,42 @@ def test_a_verb_whose_two_forms_are_of_one_length_has_no_known_number(tmp_path: 
     assert "number" not in one("blimp_rpsv", row, tmp_path).info
 
 
-def gap_of(i: int, task: str, number: str) -> Example:
-    return Example(f"text {i}", id=str(i), info={"task": task, "number": number})
+def gap_of(i: int, task: str, number: str) -> types.Example:
+    return types.Example(f"text {i}", id=str(i), info={"task": task, "number": number})
 
 
 def test_halves_are_balanced_disjoint_whole_and_the_same_again() -> None:
     """Of 13 singular and 9 plural rpsv sentences 9 each are kept; another task stays as it is."""
     kinds = ["rpsv singular"] * 13 + ["rpsv plural"] * 9 + ["dna singular"] * 5 + ["dna plural"] * 4
     examples = [gap_of(i, *kind.split()) for i, kind in enumerate(kinds)]
-    whole = list(portion(examples, None, balanced=("rpsv",)))
+    whole = list(portions.portion(examples, None, balanced=("rpsv",)))
     counts = Counter((e.info["task"], e.info["number"]) for e in whole)
     assert counts == {("rpsv", "singular"): 9, ("rpsv", "plural"): 9, ("dna", "singular"): 5, ("dna", "plural"): 4}
-    train, test = (list(portion(examples, half, balanced=("rpsv",))) for half in ("train", "test"))
+    train, test = (list(portions.portion(examples, half, balanced=("rpsv",))) for half in ("train", "test"))
     assert sorted(int(e.id or 0) for e in (*train, *test)) == [int(e.id or 0) for e in whole]
     assert [len(train), len(test)] == [14, 13]  # the odd ones: one of each number of rpsv to train, one of dna to test
     for half in (train, test):
         numbers = Counter(e.info["number"] for e in half if e.info["task"] == "rpsv")
         assert numbers["singular"] == numbers["plural"]
         assert [int(e.id or 0) for e in half] == sorted(int(e.id or 0) for e in half)
-        assert list(portion(half, None, balanced=("rpsv",))) == half
-    assert list(portion(reversed(examples), "test", balanced=("rpsv",))) != test  # drawn by place
-    assert list(portion(iter(examples), "test", balanced=("rpsv",))) == test
+        assert list(portions.portion(half, None, balanced=("rpsv",))) == half
+    assert list(portions.portion(reversed(examples), "test", balanced=("rpsv",))) != test  # drawn by place
+    assert list(portions.portion(iter(examples), "test", balanced=("rpsv",))) == test
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_an_example_that_was_written_is_read_again_as_it_was(name: str, case: int, tmp_path: Path) -> None:
-    if DATASETS[name].columns is not None:
+    if data.DATASETS[name].columns is not None:
         return  # a file without a header
     example = one(name, ROWS[name][case], tmp_path)
-    (tmp_path / "stored.jsonl").write_text(jsonl([example]), encoding="utf-8")
-    assert list(load(name, path=tmp_path / "stored.jsonl")) == [example]
+    (tmp_path / "stored.jsonl").write_text(stored.jsonl([example]), encoding="utf-8")
+    assert list(data.load(name, path=tmp_path / "stored.jsonl")) == [example]
 
 
 def test_sentences_of_a_grammar_are_read_again_too(tmp_path: Path) -> None:
-    sentences = list(load("agreement", n=5))
-    (tmp_path / "stored.jsonl").write_text(jsonl(sentences), encoding="utf-8")
-    assert list(load("agreement", path=tmp_path / "stored.jsonl")) == sentences
+    sentences = list(data.load("agreement", n=5))
+    (tmp_path / "stored.jsonl").write_text(stored.jsonl(sentences), encoding="utf-8")
+    assert list(data.load("agreement", path=tmp_path / "stored.jsonl")) == sentences
 
 
 @pytest.mark.parametrize("label", [-1, "-1", None, ""])
@@ -400,9 +385,9 @@ def test_a_wrong_row_is_named_by_file_line_and_reason(
 ) -> None:
     right = ROWS[name][0]
     path = as_jsonl(tmp_path / "some.jsonl", [right, right | change], ascii_=True)
-    found = load(name, path=path)  # the first row is right
+    found = data.load(name, path=path)  # the first row is right
     next(found)
-    with pytest.raises(RowError, match=r"some\.jsonl, line 2: ") as error:
+    with pytest.raises(data.RowError, match=r"some\.jsonl, line 2: ") as error:
         next(found)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -410,9 +395,9 @@ def test_a_wrong_row_is_named_by_file_line_and_reason(
 
 def test_wrong_pairs_and_wrong_subjects(tmp_path: Path) -> None:
     blimp, linzen = ROWS["blimp"][1], ROWS["sva"][2]
-    with pytest.raises(RowError, match="do not differ in one word"):
+    with pytest.raises(data.RowError, match="do not differ in one word"):
         one("blimp", blimp | {"sentence_bad": "The key is old."}, tmp_path)
-    with pytest.raises(RowError, match="the subject should be 'doors', but the sentence has 'keys' there"):
+    with pytest.raises(data.RowError, match="the subject should be 'doors', but the sentence has 'keys' there"):
         one("sva", linzen | {"subj": "doors"}, tmp_path)
 
 
@@ -464,7 +449,7 @@ def test_csv_gives_back_any_text(table: list[dict[str, str]], tmp_path: Path) ->
 def test_reading_gives_back_every_text_that_is_not_empty(table: list[dict[str, str]], tmp_path: Path) -> None:
     assume(any(row["text"] + row["pair"] for row in table))  # a file without a row is refused
     for path in (as_jsonl(tmp_path / "x.jsonl", table), as_csv(tmp_path / "x.csv", table)):
-        found = [one for one in read(path, text_field="text", keep_bad=True) if isinstance(one, Example)]
+        found = [one for one in data.read(path, text_field="text", keep_bad=True) if isinstance(one, types.Example)]
         assert [example.text for example in found] == [row["text"] for row in table if row["text"].strip()]
 
 
@@ -496,34 +481,34 @@ def test_bad_rows_take_their_place_or_stop_the_reading(name: str, tmp_path: Path
     content, wrong = BROKEN[name]
     path = tmp_path / name
     path.write_bytes(content)
-    found = list(read(path, keep_bad=True))
-    bad = {error.number: error for error in found if isinstance(error, RowError)}
+    found = list(data.read(path, keep_bad=True))
+    bad = {error.number: error for error in found if isinstance(error, data.RowError)}
     assert bad.keys() == wrong.keys()
     for number, reason in wrong.items():
         assert reason in bad[number].reason
         assert str(bad[number]).startswith(f"{name}, line {number}: ")
         assert "\n" not in str(bad[number])
-    good = [example for example in found if isinstance(example, Example)]
+    good = [example for example in found if isinstance(example, types.Example)]
     assert good[0].text == "one"
     assert len(good) >= 2
-    strict = read(path)
+    strict = data.read(path)
     assert next(strict) == good[0]
-    with pytest.raises(RowError, match=f"{name}, line {min(wrong)}"):
+    with pytest.raises(data.RowError, match=f"{name}, line {min(wrong)}"):
         list(strict)
 
 
 def test_a_file_of_another_kind_than_its_name_says_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("plain\n" * 2000)
     with pytest.raises(
-        InputError, match=r"none of the first 1000 rows can be read. The first: x\.jsonl, line 1: not JSON"
+        errors.InputError, match=r"none of the first 1000 rows can be read. The first: x\.jsonl, line 1: not JSON"
     ):
-        read(tmp_path / "x.jsonl", keep_bad=True)
+        data.read(tmp_path / "x.jsonl", keep_bad=True)
     (tmp_path / "y.jsonl").write_text("plain\n" * 20)
-    assert len(list(read(tmp_path / "y.jsonl", keep_bad=True))) == 20
+    assert len(list(data.read(tmp_path / "y.jsonl", keep_bad=True))) == 20
 
 
 def test_a_row_error_survives_a_process_boundary() -> None:
-    error = RowError("x.csv", 3, "no", "row")
+    error = data.RowError("x.csv", 3, "no", "row")
     again = type(error)(*error.args)
     assert str(again) == str(error) == "x.csv, row 3: no"
 
@@ -532,16 +517,16 @@ def test_parquet_rows_and_damage(tmp_path: Path) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = as_parquet(tmp_path / "x.parquet", [{"text": f"number {i}"} for i in range(3000)])
     assert [number for number, _ in rows(path)] == list(range(1, 3001))
-    assert next(read(path)).text == "number 0"
+    assert next(data.read(path)).text == "number 0"
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"'damaged\.parquet' is not a Parquet file"):
-        read(damaged)
+    with pytest.raises(errors.InputError, match=r"'damaged\.parquet' is not a Parquet file"):
+        data.read(damaged)
     texts = pyarrow.array([b"fine", b"\xff", b"too"], pyarrow.binary()).cast(pyarrow.string(), safe=False)
     bytes_ = pyarrow.StringArray.from_buffers(3, texts.buffers()[1], texts.buffers()[2])
     parquet.write_table(pyarrow.table({"text": bytes_}), tmp_path / "bytes.parquet")
-    kept = list(read(tmp_path / "bytes.parquet", keep_bad=True))
-    assert [str(one.id) if isinstance(one, Example) else str(one) for one in kept] == [
+    kept = list(data.read(tmp_path / "bytes.parquet", keep_bad=True))
+    assert [str(one.id) if isinstance(one, types.Example) else str(one) for one in kept] == [
         "1",
         "bytes.parquet, row 2: not UTF-8 (byte 0xff). Save the file as UTF-8.",
         "3",
@@ -555,7 +540,7 @@ def test_a_file_is_never_held_whole(kind: str, tmp_path: Path) -> None:
     del table
     size = path.stat().st_size
     tracemalloc.start()
-    count = sum(1 for _ in read(path))
+    count = sum(1 for _ in data.read(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 4000
@@ -577,20 +562,20 @@ def test_a_file_is_never_held_whole(kind: str, tmp_path: Path) -> None:
 )
 def test_another_sign_between_the_fields_is_told(name: str, header: str, told: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(f"{header}\nA good, old film;1\n")
-    with pytest.raises(InputError, match=re.escape(told)):
-        list(read(tmp_path / name))
+    with pytest.raises(errors.InputError, match=re.escape(told)):
+        list(data.read(tmp_path / name))
 
 
 def test_one_column_may_have_any_name(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("text; as written\nA good film\n")
-    assert [example.text for example in read(tmp_path / "x.csv", text_field="text; as written")] == ["A good film"]
+    assert [example.text for example in data.read(tmp_path / "x.csv", text_field="text; as written")] == ["A good film"]
 
 
 def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:
     path = as_csv(tmp_path / "x.csv", [{"text": "long " * 100_000}])
     before = csv.field_size_limit(1000)
     try:
-        assert len(next(read(path)).text) == 500_000
+        assert len(next(data.read(path)).text) == 500_000
         assert csv.field_size_limit() == 1000
     finally:
         csv.field_size_limit(before)
@@ -602,46 +587,46 @@ def test_the_csv_module_keeps_its_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: load("sst-2", path=f / "a.jsonl"), "unknown dataset 'sst-2'. Did you mean 'sst2'"),
+        (lambda f: data.load("sst-2", path=f / "a.jsonl"), "unknown dataset 'sst-2'. Did you mean 'sst2'"),
         (
-            lambda f: load("sst22"),
+            lambda f: data.load("sst22"),
             "no file, no dataset of `mixlens data` and no hub id (owner/name). Did you mean 'sst2'",
         ),
-        (lambda f: load("sst2", path=f / "none.jsonl"), "no file "),
-        (lambda f: load("sst2", path=f / "a.xlsx"), "'a.xlsx' is of no known kind. Known: .csv, .jsonl"),
+        (lambda f: data.load("sst2", path=f / "none.jsonl"), "no file "),
+        (lambda f: data.load("sst2", path=f / "a.xlsx"), "'a.xlsx' is of no known kind. Known: .csv, .jsonl"),
         (
-            lambda f: load("sst2", path=f / "a.jsonl"),
+            lambda f: data.load("sst2", path=f / "a.jsonl"),
             "a.jsonl is not written as 'sst2': it needs the fields sentence + label. It has: 'text', 'n'",
         ),
-        (lambda f: load("sst2", path=f / "a.jsonl", split="dev"), "is one file and is read whole"),
-        (lambda f: load("sst2", path=f, split="dev"), "0 files for split 'dev'"),
+        (lambda f: data.load("sst2", path=f / "a.jsonl", split="dev"), "is one file and is read whole"),
+        (lambda f: data.load("sst2", path=f, split="dev"), "0 files for split 'dev'"),
         (
-            lambda f: load("sst2", path=f),
+            lambda f: data.load("sst2", path=f),
             "3 files to read 'sst2' from. There are: a.jsonl, empty.csv, wrong.ndjson. Give split=",
         ),
-        (lambda f: load("imdb", path=f / "wrong.ndjson"), "wrong.ndjson, line 1: label 7 is neither"),
+        (lambda f: data.load("imdb", path=f / "wrong.ndjson"), "wrong.ndjson, line 1: label 7 is neither"),
         (
-            lambda f: read(f / "wrong.ndjson", text_field="label"),
+            lambda f: data.read(f / "wrong.ndjson", text_field="label"),
             "wrong.ndjson, line 1: field 'label' holds int '7', not text",
         ),
-        (lambda f: load("imdb", path=f / "empty.csv"), "empty.csv holds no example of 'imdb'"),
-        (lambda f: load("sva"), "'sva' is not on the hub. Give a local file as path=: .jsonl"),
-        (lambda f: load("imdb", path=f / "a.jsonl", n=0), "n must be at least 1, not 0"),
-        (lambda f: load(f / "a.jsonl", seed=1), "say how many, n="),
+        (lambda f: data.load("imdb", path=f / "empty.csv"), "empty.csv holds no example of 'imdb'"),
+        (lambda f: data.load("sva"), "'sva' is not on the hub. Give a local file as path=: .jsonl"),
+        (lambda f: data.load("imdb", path=f / "a.jsonl", n=0), "n must be at least 1, not 0"),
+        (lambda f: data.load(f / "a.jsonl", seed=1), "say how many, n="),
         (
-            lambda f: load("agreement", path=f / "a.jsonl"),
+            lambda f: data.load("agreement", path=f / "a.jsonl"),
             "is not written as 'agreement': it needs the fields text + info.",
         ),
-        (lambda f: load("blimp_vz", split="dev"), "there is no split 'dev'"),
-        (lambda f: load("agreement", split="dev"), "no split 'dev'. Known: heldout, train"),
-        (lambda f: read(f / "a.jsonl", text_field="body"), "a.jsonl has no field 'body'. It has: 'text', 'n'"),
-        (lambda f: read(f / "a.jsonl", pair_field="b"), "no field 'b'"),
-        (lambda f: read(f / "a.jsonl", label_field="b"), "no field 'b'"),
-        (lambda f: read(f / "a.jsonl", split="train"), "leave split= out"),
-        (lambda f: read(f / "a.jsonl", limit=0), "limit must be at least 1"),
-        (read, "is no file, no dataset"),
-        (lambda f: read(f / "empty.csv"), "holds no row"),
-        (lambda f: read("sst2", text_field="text"), "'sst2' knows its own fields: leave text_field out"),
+        (lambda f: data.load("blimp_vz", split="dev"), "there is no split 'dev'"),
+        (lambda f: data.load("agreement", split="dev"), "no split 'dev'. Known: heldout, train"),
+        (lambda f: data.read(f / "a.jsonl", text_field="body"), "a.jsonl has no field 'body'. It has: 'text', 'n'"),
+        (lambda f: data.read(f / "a.jsonl", pair_field="b"), "no field 'b'"),
+        (lambda f: data.read(f / "a.jsonl", label_field="b"), "no field 'b'"),
+        (lambda f: data.read(f / "a.jsonl", split="train"), "leave split= out"),
+        (lambda f: data.read(f / "a.jsonl", limit=0), "limit must be at least 1"),
+        (data.read, "is no file, no dataset"),
+        (lambda f: data.read(f / "empty.csv"), "holds no row"),
+        (lambda f: data.read("sst2", text_field="text"), "'sst2' knows its own fields: leave text_field out"),
     ],
 )
 def test_refused_before_the_first_example(call: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
@@ -649,7 +634,7 @@ def test_refused_before_the_first_example(call: Callable[[Path], Any], message: 
     (tmp_path / "empty.csv").write_text("text,label\n")
     (tmp_path / "a.xlsx").write_text("")
     as_jsonl(tmp_path / "wrong.ndjson", [{"text": "a", "label": 7}])
-    with pytest.raises(InputError) as error:
+    with pytest.raises(errors.InputError) as error:
         call(tmp_path)  # not even `next`
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -670,16 +655,16 @@ def test_a_file_that_may_not_be_read(nobody: None) -> None:
     with tempfile.TemporaryDirectory() as folder:  # one that this user owns
         path = as_jsonl(Path(folder) / "a.jsonl", [{"text": "a"}])
         path.chmod(0)
-        with pytest.raises(InputError, match="may not be read"):
-            read(path)
+        with pytest.raises(errors.InputError, match="may not be read"):
+            data.read(path)
 
 
 @pytest.mark.parametrize("header", [b"text,text\n", b"text,\n", b"te\xffxt\n"])
 def test_a_header_must_name_every_column_once(header: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(header + b"1,2\n")
-    with pytest.raises(RowError, match=r"x\.csv, line 1"):
-        read(path, keep_bad=True)
+    with pytest.raises(data.RowError, match=r"x\.csv, line 1"):
+        data.read(path, keep_bad=True)
 
 
 @pytest.mark.parametrize("package", ["datasets", "pyarrow"])
@@ -690,8 +675,8 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"needs the package {package}: pip install .*\[data\]'"):
-        load("sst2", path=None if package == "datasets" else tmp_path / "x.parquet")
+    with pytest.raises(errors.InputError, match=rf"needs the package {package}: pip install .*\[data\]'"):
+        data.load("sst2", path=None if package == "datasets" else tmp_path / "x.parquet")
 
 
 # --- how many ---------------------------------------------------------------------------------------------------------
@@ -701,7 +686,7 @@ def test_the_first_n_or_n_drawn(tmp_path: Path) -> None:
     path = as_jsonl(tmp_path / "x.jsonl", [{"text": f"t{i}", "label": i % 2} for i in range(200)])
 
     def ids(**options: Any) -> list[int]:
-        return [int(str(example.id)) for example in load("imdb", path=path, **options)]
+        return [int(str(example.id)) for example in data.load("imdb", path=path, **options)]
 
     assert ids(n=5) == [1, 2, 3, 4, 5]
     assert ids() == list(range(1, 201))
@@ -712,12 +697,12 @@ def test_the_first_n_or_n_drawn(tmp_path: Path) -> None:
     often = Counter(i for seed in range(400) for i in ids(n=20, seed=seed))
     halves = sum(often[i] for i in range(1, 101)), sum(often[i] for i in range(101, 201))
     assert abs(halves[0] - halves[1]) < 400  # of 8,000; nine in ten thousand draws would be further apart
-    assert [example.id for example in load(path, n=2)] == ["1", "2"]
+    assert [example.id for example in data.load(path, n=2)] == ["1", "2"]
 
 
 def test_a_sample_stays_what_it_was(tmp_path: Path) -> None:
     path = as_jsonl(tmp_path / "x.jsonl", [{"text": f"t{i}"} for i in range(100)])
-    assert [example.id for example in load(path, n=5, seed=0)] == SAMPLE
+    assert [example.id for example in data.load(path, n=5, seed=0)] == SAMPLE
 
 
 SAMPLE = ["2", "9", "31", "46", "58"]
@@ -726,7 +711,9 @@ SAMPLE = ["2", "9", "31", "46", "58"]
 def test_a_folder_holds_one_file_for_each_split(tmp_path: Path) -> None:
     as_jsonl(tmp_path / "dev.jsonl", [{"sentence": "Dev.", "label": 1}])
     as_csv(tmp_path / "train.csv", [{"sentence": "Train.", "label": 1}])
-    assert [example.text for split in ("dev", "train") for example in load("sst2", path=tmp_path, split=split)] == [
+    assert [
+        example.text for split in ("dev", "train") for example in data.load("sst2", path=tmp_path, split=split)
+    ] == [
         "Dev.",
         "Train.",
     ]
@@ -737,35 +724,35 @@ def test_reading_any_texts(tmp_path: Path) -> None:
         tmp_path / "x.csv",
         [{"id": "z", "a": "one", "b": "two", "c": "yes"}, {"id": "z", "a": "three", "b": "four", "c": "no"}],
     )
-    found = list(read(path, text_field="a", pair_field="b", label_field="c"))
+    found = list(data.read(path, text_field="a", pair_field="b", label_field="c"))
     assert found == [
-        Example("one", "two", id="2", info={"label": "yes"}),
-        Example("three", "four", id="3", info={"label": "no"}),
+        types.Example("one", "two", id="2", info={"label": "yes"}),
+        types.Example("three", "four", id="3", info={"label": "no"}),
     ]
-    assert len(list(read(path, text_field="a", limit=1))) == 1
-    assert next(read(as_jsonl(tmp_path / "x.jsonl", [{"sentence": "s", "n": 1}]))).text == "s"
+    assert len(list(data.read(path, text_field="a", limit=1))) == 1
+    assert next(data.read(as_jsonl(tmp_path / "x.jsonl", [{"sentence": "s", "n": 1}]))).text == "s"
     (tmp_path / "x.txt").write_text("plain\ntext\n")
-    assert [example.text for example in read(tmp_path / "x.txt")] == ["plain", "text"]
-    (first,) = read("agreement", limit=1)
+    assert [example.text for example in data.read(tmp_path / "x.txt")] == ["plain", "text"]
+    (first,) = data.read("agreement", limit=1)
     assert first.cues
 
 
 def test_an_example_is_still_a_key_of_a_set() -> None:
-    known = Example("a", info={"label": "x"})
-    assert hash(known) == hash(Example("a"))
-    assert known != Example("a")
-    assert len({known, Example("a", info={"label": "x"})}) == 1
+    known = types.Example("a", info={"label": "x"})
+    assert hash(known) == hash(types.Example("a"))
+    assert known != types.Example("a")
+    assert len({known, types.Example("a", info={"label": "x"})}) == 1
 
 
 # --- the grammar ------------------------------------------------------------------------------------------------------
 
 
 def test_the_grammar_is_a_dataset_with_known_cues() -> None:
-    examples = list(load("agreement", n=300, seed=1))
-    assert examples == list(load("agreement", n=300, seed=1))
-    assert examples != list(load("agreement", n=300, seed=2))
+    examples = list(data.load("agreement", n=300, seed=1))
+    assert examples == list(data.load("agreement", n=300, seed=1))
+    assert examples != list(data.load("agreement", n=300, seed=2))
     assert not {example.text for example in examples} & {
-        example.text for example in load("agreement", n=300, split="train")
+        example.text for example in data.load("agreement", n=300, split="train")
     }
     assert len({example.id for example in examples}) == 300
     for example in examples:
@@ -773,10 +760,10 @@ def test_the_grammar_is_a_dataset_with_known_cues() -> None:
         assert example.cues
         if len(example.cues) == 1:  # two make a plural: the waiter and the boy
             (word,) = words_at(example, example.cues)
-            assert number_of(word.lower()) == number_of(str(example.target))
-    for example in load("sentiment", n=50, seed=1):
+            assert grammar.number_of(word.lower()) == grammar.number_of(str(example.target))
+    for example in data.load("sentiment", n=50, seed=1):
         assert example.target is None
-        assert example.info["label"] in DATASETS["sentiment"].labels
+        assert example.info["label"] in data.DATASETS["sentiment"].labels
         assert example.cues
 
 
@@ -810,31 +797,31 @@ def test_a_dataset_from_the_hub(hub: Callable[..., list[Any]]) -> None:
         [{"sentence": "Fine.", "label": 1, "idx": 0}] * 2,
         Features(sentence=Value("string"), label=names, idx=Value("int32")),
     )
-    assert list(load("sst2")) == [Example("Fine.", id=str(i), info={"label": "positive"}) for i in (1, 2)]
+    assert list(data.load("sst2")) == [types.Example("Fine.", id=str(i), info={"label": "positive"}) for i in (1, 2)]
     assert calls == [("nyu-mll/glue", "sst2", {"split": "validation", "data_dir": None, "revision": None})]
-    assert next(load("sst2", split="train")).text == "Fine."
+    assert next(data.load("sst2", split="train")).text == "Fine."
     assert calls[-1][-1]["split"] == "train"
 
     tags = ClassLabel(names=["NOUN", "_", "VERB"])
     hub([{"tokens": ["Cats", "sleep"], "upos": [0, 2]}], Features(tokens=List(Value("string")), upos=List(tags)))
-    assert next(load("ud_english")).info["pos"] == ((0, 4, "NOUN"), (5, 10, "VERB"))
+    assert next(data.load("ud_english")).info["pos"] == ((0, 4, "NOUN"), (5, 10, "VERB"))
 
     calls = hub([ROWS["blimp"][1] | {"pair_id": 3}])
-    assert len(list(load("blimp_rpsv"))) == 1
+    assert len(list(data.load("blimp_rpsv"))) == 1
     assert [call[1] for call in calls] == ["regular_plural_subject_verb_agreement_1"]
-    assert len(list(load("blimp"))) == len({call[1] for call in calls}) == 6
+    assert len(list(data.load("blimp"))) == len({call[1] for call in calls}) == 6
 
     calls = hub([{"body": "Some text."}])
-    assert [example.text for example in read("owner/name:part", text_field="body", split="test")] == ["Some text."]
+    assert [example.text for example in data.read("owner/name:part", text_field="body", split="test")] == ["Some text."]
     assert calls == [("owner/name", "part", {"split": "test", "data_dir": None, "revision": None})]
 
 
 def test_hub_rows_of_another_shape_are_refused_at_once(hub: Callable[..., list[Any]]) -> None:
     hub([{"text": "a"}])
     with pytest.raises(
-        InputError, match=r"nyu-mll/glue:sst2 is not written as 'sst2': it needs the fields sentence \+ label"
+        errors.InputError, match=r"nyu-mll/glue:sst2 is not written as 'sst2': it needs the fields sentence \+ label"
     ):
-        load("sst2")
+        data.load("sst2")
 
 
 def test_a_hub_that_refuses(hub: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -847,8 +834,8 @@ def test_a_hub_that_refuses(hub: Callable[..., list[Any]], monkeypatch: pytest.M
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     message = r"cannot read 'nyu-mll/glue', split 'dev', from the hub: Unknown split 'dev'\. A local file would do, as path=: \.jsonl"
-    with pytest.raises(InputError, match=message):
-        load("sst2", split="dev")
+    with pytest.raises(errors.InputError, match=message):
+        data.load("sst2", split="dev")
 
 
 def test_without_a_connection_it_says_so_at_once_and_names_the_file_that_would_do(
@@ -863,14 +850,15 @@ def test_without_a_connection_it_says_so_at_once_and_names_the_file_that_would_d
     monkeypatch.setattr("mixlens.data.hub.getproxies", dict)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     with pytest.raises(
-        InputError, match=r"the hub cannot be reached, so 'nyu-mll/glue' .* \.parquet, .* fields sentence \+ label"
+        errors.InputError,
+        match=r"the hub cannot be reached, so 'nyu-mll/glue' .* \.parquet, .* fields sentence \+ label",
     ):
-        load("sst2")
+        data.load("sst2")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)  # then only the cache is asked, which has nothing
     with pytest.raises(
-        InputError, match=r"cannot read 'no-such/name', split 'train', from the hub: .* A local file would do"
+        errors.InputError, match=r"cannot read 'no-such/name', split 'train', from the hub: .* A local file would do"
     ):
-        read("no-such/name")
+        data.read("no-such/name")
 
 
 # --- examples and a model ---------------------------------------------------------------------------------------------
@@ -882,46 +870,46 @@ def classifier(names: list[str]) -> Any:
 
 
 def test_labels_are_matched_by_name_and_never_guessed() -> None:
-    assert label_ids(["negative", "positive"], classifier(["POS", "Negative"])) == {"negative": 1, "positive": 0}
-    assert label_ids(["not_equivalent"], classifier(["NOT EQUIVALENT", "equivalent"])) == {"not_equivalent": 0}
-    assert label_ids(["hatespeech", "normal"], classifier(["hate speech", "normal", "offensive"])) == {
+    assert data.label_ids(["negative", "positive"], classifier(["POS", "Negative"])) == {"negative": 1, "positive": 0}
+    assert data.label_ids(["not_equivalent"], classifier(["NOT EQUIVALENT", "equivalent"])) == {"not_equivalent": 0}
+    assert data.label_ids(["hatespeech", "normal"], classifier(["hate speech", "normal", "offensive"])) == {
         "hatespeech": 0,
         "normal": 1,
     }
     with pytest.raises(
-        InputError, match=r"'m' has 0 = LABEL_0, 1 = LABEL_1, which does not say .* labels=\{'negative': \?, 'po"
+        errors.InputError, match=r"'m' has 0 = LABEL_0, 1 = LABEL_1, which does not say .* labels=\{'negative': \?, 'po"
     ):
-        label_ids(["negative", "positive"], classifier(["LABEL_0", "LABEL_1"]))
-    order = DATASETS["sst2"].order
-    assert label_ids(["positive"], classifier(["LABEL_0", "LABEL_1"]), given=order) == {"positive": 1}
-    with pytest.raises(InputError, match="gives no class for 'neutral'"):
-        label_ids(["neutral"], classifier(["LABEL_0", "LABEL_1"]), given=order)
-    with pytest.raises(InputError, match="the label set does not match: 'contradiction' of the data"):
-        label_ids(["contradiction", "entailment"], classifier(["entailment", "not_entailment"]))
-    with pytest.raises(InputError, match="is a masked-lm model: it has no classes"):
-        label_ids(["positive"], mixlens.load("agreement"))
+        data.label_ids(["negative", "positive"], classifier(["LABEL_0", "LABEL_1"]))
+    order = data.DATASETS["sst2"].order
+    assert data.label_ids(["positive"], classifier(["LABEL_0", "LABEL_1"]), given=order) == {"positive": 1}
+    with pytest.raises(errors.InputError, match="gives no class for 'neutral'"):
+        data.label_ids(["neutral"], classifier(["LABEL_0", "LABEL_1"]), given=order)
+    with pytest.raises(errors.InputError, match="the label set does not match: 'contradiction' of the data"):
+        data.label_ids(["contradiction", "entailment"], classifier(["entailment", "not_entailment"]))
+    with pytest.raises(errors.InputError, match="is a masked-lm model: it has no classes"):
+        data.label_ids(["positive"], mixlens.load("agreement"))
 
 
 def test_check_gives_the_examples_back_or_counts_what_is_wrong() -> None:
     model = mixlens.load("sentiment")
-    examples = list(load("sentiment", n=20))
-    assert check(iter(examples), model, needs=("label", "cues")) == examples
+    examples = list(data.load("sentiment", n=20))
+    assert data.check(iter(examples), model, needs=("label", "cues")) == examples
     long = "good " * (model.max_tokens or 0)
-    wrong = [*examples, *(Example(long, id=f"long-{i}") for i in range(5)), Example("Short.")]
-    with pytest.raises(InputError) as error:
-        check(wrong, model, needs=("cues",))
+    wrong = [*examples, *(types.Example(long, id=f"long-{i}") for i in range(5)), types.Example("Short.")]
+    with pytest.raises(errors.InputError) as error:
+        data.check(wrong, model, needs=("cues",))
     told = str(error.value)
     assert "not every one of 26 examples can be used with 'sentiment': " in told
     assert f"5 are longer than the {model.max_tokens} tokens it reads (long-0: " in told
     assert "long-2: " in told
     assert "long-3: " not in told
     assert "6 have no 'cues' (long-0, long-1, long-2 ...)" in told
-    with pytest.raises(InputError, match="1 have no 'label'"):
-        check([*examples, Example("No label.")], model, needs=("label",))
-    with pytest.raises(InputError, match="the label set does not match: 'neutral'"):
-        check([Example("x", info={"label": "neutral"})], model, needs=("label",))
-    with pytest.raises(InputError, match="no examples"):
-        check([], model)
+    with pytest.raises(errors.InputError, match="1 have no 'label'"):
+        data.check([*examples, types.Example("No label.")], model, needs=("label",))
+    with pytest.raises(errors.InputError, match="the label set does not match: 'neutral'"):
+        data.check([types.Example("x", info={"label": "neutral"})], model, needs=("label",))
+    with pytest.raises(errors.InputError, match="no examples"):
+        data.check([], model)
 
 
 def byte_level(mask: str | None) -> Any:
@@ -953,46 +941,46 @@ def test_cue_tokens_are_all_pieces_of_the_cue() -> None:
     tokenizer = byte_level(None)
     text = "the keys to the unforgettable cabinetmakers"
     start = text.index("unforgettable")
-    example = Example(text, cues=((4, 8), (start, start + len("unforgettable"))))
+    example = types.Example(text, cues=((4, 8), (start, start + len("unforgettable"))))
     trace = traced(text, None, tokenizer)
-    found = cue_tokens(example, trace)
+    found = data.cue_tokens(example, trace)
     assert tokenizer.decode([trace.input_ids[i] for i in found]).replace(" ", "") == "keysunforgettable"
     assert len(found) > 3
     visible = [i for i, token in enumerate(trace.input_ids) if tokenizer.decode([token]).strip()]
-    assert span_tokens([(0, len(text))], trace) == visible
-    assert span_tokens([(3, 4)], trace) == []  # a space alone is nobody's
-    with pytest.raises(InputError, match="no token of 'm' covers the cue ' '"):
-        cue_tokens(Example(text, cues=((3, 4),)), trace)
-    with pytest.raises(InputError, match="has no cue"):
-        cue_tokens(Example(text), trace)
-    with pytest.raises(InputError, match="of another text"):
-        cue_tokens(Example("other", cues=((0, 1),)), trace)
-    with pytest.raises(InputError, match="does not hold the tokens of its text"):
-        span_tokens([(0, 1)], SimpleNamespace(**{**vars(trace), "input_ids": (1, 2)}))
-    with pytest.raises(InputError, match="no second text"):
-        span_tokens([(0, 1)], trace, pair=True)
+    assert data.span_tokens([(0, len(text))], trace) == visible
+    assert data.span_tokens([(3, 4)], trace) == []  # a space alone is nobody's
+    with pytest.raises(errors.InputError, match="no token of 'm' covers the cue ' '"):
+        data.cue_tokens(types.Example(text, cues=((3, 4),)), trace)
+    with pytest.raises(errors.InputError, match="has no cue"):
+        data.cue_tokens(types.Example(text), trace)
+    with pytest.raises(errors.InputError, match="of another text"):
+        data.cue_tokens(types.Example("other", cues=((0, 1),)), trace)
+    with pytest.raises(errors.InputError, match="does not hold the tokens of its text"):
+        data.span_tokens([(0, 1)], SimpleNamespace(**{**vars(trace), "input_ids": (1, 2)}))
+    with pytest.raises(errors.InputError, match="no second text"):
+        data.span_tokens([(0, 1)], trace, pair=True)
 
 
 def test_answers_are_found_in_the_second_text() -> None:
     tokenizer = byte_level(None)
     trace = traced("who are old", "the keys are old", tokenizer)
-    found = span_tokens([(4, 8)], trace, pair=True)
+    found = data.span_tokens([(4, 8)], trace, pair=True)
     assert tokenizer.decode([trace.input_ids[i] for i in found]) == " keys"
-    assert min(found) > max(span_tokens([(0, 11)], trace))
+    assert min(found) > max(data.span_tokens([(0, 11)], trace))
 
 
 def test_cue_tokens_of_the_embedded_model() -> None:
     model = mixlens.load("agreement")
-    for example in check(load("agreement", n=40), model, needs=("cues", "target", "foil")):
+    for example in data.check(data.load("agreement", n=40), model, needs=("cues", "target", "foil")):
         trace = model.trace(example)
         for cue in example.cues:
-            positions = cue_tokens(Example(example.text, cues=(cue,)), trace)
+            positions = data.cue_tokens(types.Example(example.text, cues=(cue,)), trace)
             assert "".join(trace.tokens[i].removeprefix("##") for i in positions) == example.text[slice(*cue)].lower()
-        assert trace.query in span_tokens([example.info["mask"]], trace)
+        assert trace.query in data.span_tokens([example.info["mask"]], trace)
 
 
 def test_the_gap_is_written_as_the_model_writes_it() -> None:
-    example = Example(
+    example = types.Example(
         "The [MASK] near the doors are old.",
         target="keys",
         cues=((26, 29),),
@@ -1000,9 +988,9 @@ def test_the_gap_is_written_as_the_model_writes_it() -> None:
         info={"mask": (4, 10), "attractors": ((20, 25),), "pos": ((0, 3, "DET"), (20, 25, "NOUN")), "task": "t"},
     )
     masked = SimpleNamespace(name="m", task="masked-lm", tokenizer=byte_level("<mask>"), max_tokens=None)
-    fitted = for_model(example, masked)
+    fitted = data.for_model(example, masked)
     assert fitted.text == "The <mask> near the doors are old."
-    wider = for_model(
+    wider = data.for_model(
         example, SimpleNamespace(**{**vars(masked), "tokenizer": SimpleNamespace(mask_token="<the mask>")})
     )
     for moved in (fitted, wider):
@@ -1012,43 +1000,44 @@ def test_the_gap_is_written_as_the_model_writes_it() -> None:
         assert [tag for *_, tag in moved.info["pos"]] == ["DET", "NOUN"]
     assert wider.text[slice(*wider.info["mask"])] == "<the mask>"
     with pytest.raises(
-        InputError, match=r"1 write the gap as \[MASK\], this model as <mask>: pass them through for_model \(x\)"
+        errors.InputError, match=r"1 write the gap as \[MASK\], this model as <mask>: pass them through for_model \(x\)"
     ):
-        check([example], masked)
-    assert check([fitted], masked) == [fitted]
+        data.check([example], masked)
+    assert data.check([fitted], masked) == [fitted]
 
     writer = SimpleNamespace(name="w", task="causal-lm", tokenizer=byte_level(None), max_tokens=None)
     with pytest.raises(
-        InputError, match="x is of no use to 'w', which reads from left to right: its cue 'are' comes after the gap"
+        errors.InputError,
+        match="x is of no use to 'w', which reads from left to right: its cue 'are' comes after the gap",
     ):
-        for_model(example, writer)
-    known = Example(
+        data.for_model(example, writer)
+    known = types.Example(
         "The keys [MASK] old.",
         target="are",
         cues=((4, 8),),
         info={"mask": (9, 15), "pos": ((4, 8, "NOUN"), (16, 19, "ADJ"))},
     )
-    with pytest.raises(InputError, match="this model by ending there"):
-        check([known], writer)
-    cut = for_model(known, writer)
+    with pytest.raises(errors.InputError, match="this model by ending there"):
+        data.check([known], writer)
+    cut = data.for_model(known, writer)
     assert (cut.text, cut.cues, cut.info) == ("The keys", ((4, 8),), {"pos": ((4, 8, "NOUN"),)})
-    assert check([cut], writer) == [cut]
-    assert for_model(Example("a"), writer) == Example("a")
-    with pytest.raises(InputError, match="it begins with the gap"):
-        for_model(Example("[MASK] keys", info={"mask": (0, 6)}), writer)
+    assert data.check([cut], writer) == [cut]
+    assert data.for_model(types.Example("a"), writer) == types.Example("a")
+    with pytest.raises(errors.InputError, match="it begins with the gap"):
+        data.for_model(types.Example("[MASK] keys", info={"mask": (0, 6)}), writer)
 
 
 # --- the list, the page, the real data --------------------------------------------------------------------------------
 
 
 def test_the_list_and_the_page_name_every_dataset() -> None:
-    heading, *table = listing()
-    assert [row[0] for row in table] == list(DATASETS)
+    heading, *table = data.listing()
+    assert [row[0] for row in table] == list(data.DATASETS)
     assert all(len(row) == len(heading) and all(row[:3]) and all(row[4:]) for row in table)
     page = DOCS.read_text(encoding="utf-8")
     for name, task, known, labels, source, licence, paper in table:
         assert f"| `{name}` | {task} | {known} | {labels} | {source} | {licence} | {paper} |" in page
-    for dataset in DATASETS.values():
+    for dataset in data.DATASETS.values():
         for layout in dataset.layouts:
             assert all(f"`{field}`" in page for field in layout.needs), (dataset.name, layout.needs)
 
@@ -1083,10 +1072,10 @@ COUNTS = {  # dataset, folder: how many
 def test_real_files_are_read_whole_and_every_span_holds(name: str, folder: str) -> None:
     if folder == "blimp_all":
         pytest.importorskip("pyarrow")
-    examples = list(load(name, path=DATA / folder, split=None if DATASETS[name].halves else "dev"))
+    examples = list(data.load(name, path=DATA / folder, split=None if data.DATASETS[name].halves else "dev"))
     assert len(examples) == COUNTS[name, folder]
     labels = {example.info.get("label") for example in examples} - {None}
-    assert labels == set(DATASETS[name].labels)
+    assert labels == set(data.DATASETS[name].labels)
     for example in examples:
         for spans, text in ((example.cues, example.text), (example.info.get("rationale", ()), example.text)):
             assert all(text[a:b] and text[a:b] == text[a:b].strip() for a, b in spans)
@@ -1100,7 +1089,7 @@ def test_rules_find_the_annotated_cues_of_every_sentence() -> None:
     checked = 0
     for _, row in rows(DATA / "blimp_vz" / "dev.jsonl"):
         published = {key: row[key] for key in ("UID", "sentence_good", "sentence_bad")}
-        by_rule, by_file = (DATASETS["blimp"].example(one) for one in (published, row))
+        by_rule, by_file = (data.DATASETS["blimp"].example(one) for one in (published, row))
         assert by_rule is not None
         assert by_file is not None
         facts = [
@@ -1116,8 +1105,10 @@ def test_rules_find_the_annotated_cues_of_every_sentence() -> None:
 @needs_data
 def test_real_labels_fit_a_real_model() -> None:
     model = mixlens.load(SHARED / "models" / "minilm-sst2")
-    assert len(check(load("sst2", path=DATA / "sst2", split="dev", n=100), model, needs=("label",))) == 100
-    with pytest.raises(InputError, match="the label set does not match"):
-        check(load("mnli", path=DATA / "mnli", n=20), model, needs=("label",))
-    with pytest.raises(InputError, match=r"71 are longer than the 512 tokens it reads \(tf-imdb-\d+: \d+, tf-imdb-"):
-        check(load("imdb", path=DATA / "imdb_tf", split="dev"), model)
+    assert len(data.check(data.load("sst2", path=DATA / "sst2", split="dev", n=100), model, needs=("label",))) == 100
+    with pytest.raises(errors.InputError, match="the label set does not match"):
+        data.check(data.load("mnli", path=DATA / "mnli", n=20), model, needs=("label",))
+    with pytest.raises(
+        errors.InputError, match=r"71 are longer than the 512 tokens it reads \(tf-imdb-\d+: \d+, tf-imdb-"
+    ):
+        data.check(data.load("imdb", path=DATA / "imdb_tf", split="dev"), model)

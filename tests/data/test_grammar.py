@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 import mixlens
-from mixlens.data.grammar import Sentence, agreement, is_held_out, number_of, sentiment
+from mixlens.data import grammar
+from mixlens.data.grammar import agreement, sentiment
 
 STREAMS = {"agreement": agreement, "sentiment": sentiment}
 EMBEDDED = Path(mixlens.__file__).parent / "model/embedded"
@@ -77,18 +78,18 @@ def is_good(word: str) -> bool:
     return next(base in GOOD for base in bases if base in GOOD | BAD)
 
 
-def sample(name: str, *, seed: int, held_out: bool = False, n: int = 40) -> list[Sentence]:
+def sample(name: str, *, seed: int, held_out: bool = False, n: int = 40) -> list[grammar.Sentence]:
     return list(islice(STREAMS[name](seed=seed, held_out=held_out), n))
 
 
-def words_of(*sentences: Sentence) -> list[str]:
+def words_of(*sentences: grammar.Sentence) -> list[str]:
     """In reading order, the masked word filled in; the labels of sentiment are no words of the text."""
     texts = [sentence.text.replace("[MASK]", sentence.target) for sentence in sentences]
     return re.findall(r"[a-z]+", " ".join(texts).lower())
 
 
 @st.composite
-def sentences(draw: st.DrawFn, name: str) -> list[Sentence]:
+def sentences(draw: st.DrawFn, name: str) -> list[grammar.Sentence]:
     return sample(name, seed=draw(st.integers(0, 10**9)), held_out=draw(st.booleans()))
 
 
@@ -110,11 +111,11 @@ def test_spans_cut_out_whole_words(name: str, data: st.DataObject) -> None:
 
 @given(sentences("agreement"))
 @quickly
-def test_cues_of_agreement_are_nouns_and_tell_the_number(drawn: list[Sentence]) -> None:
+def test_cues_of_agreement_are_nouns_and_tell_the_number(drawn: list[grammar.Sentence]) -> None:
     for sentence in drawn:
         plural = is_plural(sentence.target)
         assert is_plural(sentence.foil) != plural
-        assert number_of(sentence.target) == ("plural" if plural else "singular")
+        assert grammar.number_of(sentence.target) == ("plural" if plural else "singular")
         assert all(lemma(word) for word in sentence.cue_words)
         assert plural == (len(sentence.cues) == 2 or is_plural(sentence.cue_words[0]))
         assert all(is_plural(word.lower()) != plural for word in sentence.attractor_words)
@@ -122,7 +123,7 @@ def test_cues_of_agreement_are_nouns_and_tell_the_number(drawn: list[Sentence]) 
 
 @given(sentences("agreement"))
 @quickly
-def test_attractors_of_agreement_are_all_the_nouns_of_the_other_number(drawn: list[Sentence]) -> None:
+def test_attractors_of_agreement_are_all_the_nouns_of_the_other_number(drawn: list[grammar.Sentence]) -> None:
     for sentence in drawn:
         plural = is_plural(sentence.target)
         words = [(match.group(), match.span()) for match in re.finditer(r"[a-z]+", sentence.text)]
@@ -133,7 +134,7 @@ def test_attractors_of_agreement_are_all_the_nouns_of_the_other_number(drawn: li
 
 @given(sentences("sentiment"))
 @quickly
-def test_cues_of_sentiment_add_up_to_the_label(drawn: list[Sentence]) -> None:
+def test_cues_of_sentiment_add_up_to_the_label(drawn: list[grammar.Sentence]) -> None:
     for sentence in drawn:
         assert {sentence.target, sentence.foil} == {"positive", "negative"}
         negations, labels = 0, []
@@ -162,7 +163,7 @@ def test_text_is_one_sentence_with_the_mask_where_it_belongs(name: str, data: st
 def test_training_never_puts_two_nouns_of_a_held_out_pair_together(seed: int) -> None:
     for sentence in sample("agreement", seed=seed):
         nouns = [noun for noun in map(lemma, words_of(sentence)) if noun]
-        assert not any(is_held_out(pair) for pair in combinations(nouns, 2)), sentence.text
+        assert not any(grammar.is_held_out(pair) for pair in combinations(nouns, 2)), sentence.text
 
 
 @given(seed=st.integers(0, 10**9))
@@ -171,12 +172,12 @@ def test_training_never_says_a_held_out_word_of_a_noun(seed: int) -> None:
     judged = r"[Tt]h(?:e|is) (\w+) (?:is|was) (?:not |never |hardly )?(?:very |really |quite |truly )?(\w+)"
     for sentence in sample("sentiment", seed=seed):
         for topic, adjective in re.findall(judged, sentence.text):
-            assert not (adjective in GOOD | BAD and is_held_out((topic, adjective))), sentence.text
+            assert not (adjective in GOOD | BAD and grammar.is_held_out((topic, adjective))), sentence.text
     described = r"^The (?:\w+ )?(\w+) (?:is|are|was|were) (?:very |really |quite |rather )?(\w+)\.$"
     for sentence in sample("agreement", seed=seed):
         for word, adjective in re.findall(described, sentence.text.replace("[MASK]", sentence.target)):
             noun = lemma(word)  # None for an adverb between noun and verb
-            assert not (noun and is_held_out((noun, adjective))), sentence.text
+            assert not (noun and grammar.is_held_out((noun, adjective))), sentence.text
 
 
 @any_stream
@@ -184,7 +185,7 @@ def test_training_never_says_a_held_out_word_of_a_noun(seed: int) -> None:
 @quickly
 def test_held_out_sentences_have_a_held_out_pair_of_their_own_words(name: str, seed: int) -> None:
     for sentence in sample(name, seed=seed, held_out=True):
-        pairs = [pair for pair in sentence.pairs if is_held_out(pair)]
+        pairs = [pair for pair in sentence.pairs if grammar.is_held_out(pair)]
         assert pairs
         assert sentence.held_out
         lemmas = {lemma(word) or word for word in words_of(sentence)}
@@ -194,8 +195,8 @@ def test_held_out_sentences_have_a_held_out_pair_of_their_own_words(name: str, s
 
 def test_a_fifth_of_all_pairs_is_held_out_in_either_order() -> None:
     pairs = list(combinations(sorted(NOUNS), 2))
-    assert 0.18 < sum(map(is_held_out, pairs)) / len(pairs) < 0.22
-    assert all(is_held_out((a, b)) == is_held_out((b, a)) for a, b in pairs)
+    assert 0.18 < sum(map(grammar.is_held_out, pairs)) / len(pairs) < 0.22
+    assert all(grammar.is_held_out((a, b)) == grammar.is_held_out((b, a)) for a, b in pairs)
 
 
 @any_stream

@@ -15,12 +15,12 @@ from conftest import CONFIGURATIONS, DISTINCT, ROUNDED_NORMS, ids, loaded
 
 import mixlens
 from mixlens import fast, layer
-from mixlens.fast.block import Block as FastBlock
-from mixlens.fast.parts import Parts as FastParts
-from mixlens.layer.block import STAGES
-from mixlens.methods.value_zeroing import cosine, euclidean
-from mixlens.scoring.batches import stacked
-from mixlens.scoring.maps import known
+from mixlens.fast import block as fast_block
+from mixlens.fast import parts as fast_parts
+from mixlens.layer import block as layer_block
+from mixlens.methods import value_zeroing
+from mixlens.scoring import batches
+from mixlens.scoring import maps as scoring_maps
 
 CASES = list(CONFIGURATIONS)
 VALUES = (
@@ -54,15 +54,15 @@ BLOCK_VERBS: dict[str, Callable[[Any], Any]] = {
     "norms": lambda block: [norm.gamma for norm in block.norms.values()],
     "normed": lambda block: [tensor for pair in block.normed.values() for tensor in pair],
     "passed": lambda block: [norm.gamma for norm in block.passed(list(block.norms))[0]],
-    "chain": lambda block: [block.chain(stage).part(block.x) for stage in STAGES],
+    "chain": lambda block: [block.chain(stage).part(block.x) for stage in layer_block.STAGES],
     "after_attention": lambda block: block.after_attention(block.attention_output * 1.1),
     "wide_modules": lambda block: block.wide_modules.mlp(block.x),
     "moved_without_each": lambda block: [
         block.moved_without_each(measure, lambda vectors: vectors, block.output.unsqueeze(-3))
-        for measure in (cosine, euclidean)
+        for measure in (value_zeroing.cosine, value_zeroing.euclidean)
     ],
     "at": lambda block: [block.at(slice(1, 3)).stream, block.at(slice(1, 3)).attention, block.at(slice(1, 3)).output],
-    "parts": lambda block: [block.parts(stage).lengths() for stage in STAGES],
+    "parts": lambda block: [block.parts(stage).lengths() for stage in layer_block.STAGES],
     "rebuilt": lambda block: [tensor for three in block.rebuilt.values() for tensor in three if tensor is not None],
     "apart": lambda block: block.apart(block.x, None, block.output),
     "tolerance": lambda block: torch.tensor([block.tolerance(name) for name in ("parts", "stream", "layer")]),
@@ -114,17 +114,17 @@ def test_every_verb_is_compared() -> None:
 def test_every_verb_of_a_block_is_the_plain_one(case: str) -> None:
     loose = 1e-5 if case in ROUNDED_NORMS else 1e-9
     traces = loaded(case).trace(input_ids=[ids(6), ids(4, seed=1)])
-    batch = stacked([trace.layers[1] for trace in traces])
+    batch = batches.stacked([trace.layers[1] for trace in traces])
     for one in (traces[0].layers[1], batch):
-        quick, plain = FastBlock(one, 1), layer.Block(one, 1)
+        quick, plain = fast_block.Block(one, 1), layer.Block(one, 1)
         for name, verb in BLOCK_VERBS.items():
             if name == "value_bias" or (name == "at" and one is batch):
                 continue
             same(verb(quick), verb(plain), loose)
-        for stage in STAGES:
+        for stage in layer_block.STAGES:
             for verb in PART_VERBS.values():
                 same(verb(quick.parts(stage)), verb(plain.parts(stage)), loose)
-        assert isinstance(quick.parts("norm"), FastParts)
+        assert isinstance(quick.parts("norm"), fast_parts.Parts)
         gaps = plain.prove()
         assert {*quick.prove()} - {"weights"} == {*gaps}
 
@@ -134,8 +134,8 @@ def test_every_verb_of_a_block_is_the_plain_one(case: str) -> None:
 def test_several_layers_at_once_are_the_plain_layers(case: str) -> None:
     loose = 1e-5 if case in ROUNDED_NORMS else 1e-9
     layers = list(loaded(case).trace(input_ids=ids(5)).layers)
-    quick = FastBlock(layers)
-    for stage in STAGES:
+    quick = fast_block.Block(layers)
+    for stage in layer_block.STAGES:
         for name in ("lengths", "others", "nearer"):
             together = PART_VERBS[name](quick.parts(stage))
             same(list(together), [PART_VERBS[name](layer.Block(one).parts(stage)) for one in layers], loose)
@@ -145,7 +145,7 @@ def test_several_layers_at_once_are_the_plain_layers(case: str) -> None:
 def test_every_map_without_fast_is_the_map(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loose = 1e-5 if case in ROUNDED_NORMS else 1e-8
     traces = loaded(case).trace(input_ids=[ids(6), ids(4, seed=1)])
-    names = [name for name, entry in known().items() if not entry.whole]
+    names = [name for name, entry in scoring_maps.known().items() if not entry.whole]
     quick = [mixlens.mix(trace, names) for trace in traces]
     monkeypatch.setenv("MIXLENS_FAST", "off")
     assert type(fast.block_of(traces[0].layers[0])) is layer.Block
@@ -163,6 +163,6 @@ def test_a_block_of_some_targets_has_the_rows_of_the_whole(case: str) -> None:
     whole, some = layer.Block(one), layer.Block(one, targets=slice(3, 6))
     torch.testing.assert_close(some.own_part, whole.own_part[3:6])
     assert torch.equal(some.reach, whole.reach[3:6])
-    for stage in STAGES:
+    for stage in layer_block.STAGES:
         for name in ("lengths", "others", "nearer"):
             torch.testing.assert_close(PART_VERBS[name](some.parts(stage)), PART_VERBS[name](whole.parts(stage))[3:6])

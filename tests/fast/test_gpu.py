@@ -14,7 +14,7 @@ from conftest import CONFIGURATIONS, ROUNDED, hf_model, ids
 from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.base.errors import ModelError
+from mixlens.base import errors
 from mixlens.fast import loops as kernels
 from mixlens.scoring import maps as scoring_maps
 from mixlens.scoring.maps import known
@@ -163,7 +163,7 @@ def test_a_hook_between_two_layers_is_refused_where_a_pass_was_replayed() -> Non
         lens.trace(input_ids=ids(21))
     assert replayed(lens) == 1
     hook = stock.base_model.encoder.layer[1].register_forward_pre_hook(lambda module, args: (1.5 * args[0],))
-    with pytest.raises(ModelError, match="layer 2 does not read what layer 1 wrote"):
+    with pytest.raises(errors.ModelError, match="layer 2 does not read what layer 1 wrote"):
         lens.trace(input_ids=ids(21))
     hook.remove()
     lens.trace(input_ids=ids(21))
@@ -318,19 +318,21 @@ def test_layers_brought_in_to_a_gpu_give_the_numbers_of_a_gpu() -> None:
 
 def test_rows_of_a_corpus_are_the_cpu_s() -> None:
     """Batches, rows of rollouts and predictions at once: the same rows as on a CPU, text by text."""
-    from mixlens.runs.corpus.rows import InputRow
-    from mixlens.runs.corpus.worker import Plan, Worker
+    from mixlens.runs.corpus import rows as corpus_rows
+    from mixlens.runs.corpus import worker as corpus_worker
 
     texts = [
         "The keys to the cabinet [MASK] rusty.",
         "The dog [MASK] here.",
         "The dogs near the old house [MASK] tired today.",
     ]
-    given = [InputRow(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)]
+    given = [
+        corpus_rows.InputRow(i, str(i), text, None, None, None, None, None, None, ()) for i, text in enumerate(texts, 1)
+    ]
     methods = ("alti", "globenc", "attention:rollout=abnar", "norm", "value_zeroing", "attcat", "grad_x_input")
     rows = {}
     for device in ("cpu", "cuda"):
-        worker = Worker(mixlens.load("agreement", device=device), Plan(methods=methods))
+        worker = corpus_worker.Worker(mixlens.load("agreement", device=device), corpus_worker.Plan(methods=methods))
         rows[device] = worker._batch(given, [worker.encode(one) for one in given])
     for a, b in zip(rows["cpu"], rows["cuda"], strict=True):
         assert (a["prediction"], a["query"], a["target"]) == (b["prediction"], b["query"], b["target"])

@@ -12,12 +12,12 @@ import torch
 from conftest import hf_model
 from torch import nn
 
-from mixlens.fast.cuda_graphs import Standing, _weights, copied
-from mixlens.model.loading import load
+from mixlens.fast import cuda_graphs
+from mixlens.model import loading
 
 
-def standing(model: Any) -> Standing:
-    return Standing(model).remember()
+def standing(model: Any) -> cuda_graphs.Standing:
+    return cuda_graphs.Standing(model).remember()
 
 
 def one(model: Any) -> Any:
@@ -50,42 +50,42 @@ def model() -> Any:
 
 def test_a_model_left_alone_is_the_same(model: Any) -> None:
     before = standing(model)
-    assert before == Standing(model)
+    assert before == cuda_graphs.Standing(model)
     with torch.no_grad():
         one(model).output.dense.weight.mul_(1.5)  # read anew when it is replayed
         model(input_ids=torch.tensor([[1, 2, 3]]))
-    assert before == Standing(model)
+    assert before == cuda_graphs.Standing(model)
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_every_change_is_seen(model: Any, change: str) -> None:
     before = standing(model)
     CHANGES[change](model)
-    assert before != Standing(model)
+    assert before != cuda_graphs.Standing(model)
 
 
 def test_a_class_that_does_something_else_is_seen(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = standing(model)
     monkeypatch.setattr(type(one(model)), "forward", lambda self, x: x)
-    assert before != Standing(model)
+    assert before != cuda_graphs.Standing(model)
 
 
 def test_a_hook_on_all_modules_is_seen(model: Any) -> None:
     before = standing(model)
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:
-        assert before != Standing(model)
+        assert before != cuda_graphs.Standing(model)
     finally:
         handle.remove()
-    assert before == Standing(model)
+    assert before == cuda_graphs.Standing(model)
 
 
 def test_weights_that_something_was_made_of_are_counted(model: Any) -> None:
     """A metric of W_O is made once: then a change in place counts, too."""
-    parts = load(model).parts
+    parts = loading.load(model).parts
 
-    def counted() -> Standing:
-        return Standing(model, [_weights(part) for part in parts]).remember()
+    def counted() -> cuda_graphs.Standing:
+        return cuda_graphs.Standing(model, [cuda_graphs._weights(part) for part in parts]).remember()
 
     before = counted()
     assert before == counted()
@@ -98,7 +98,7 @@ def test_copies_are_whole_and_their_own() -> None:
     """Nested, each tensor once, strides and all else as it was."""
     a, b = torch.rand(3, 4).T, torch.arange(5)
     made = {"x": [a, (b, "word", None)], "again": a, "number": 0.5, "none": None}
-    copy_of = copied(made)
+    copy_of = cuda_graphs.copied(made)
     assert copy_of["again"] is copy_of["x"][0]
     assert copy_of["x"][0].stride() == a.stride()
     a.zero_(), b.zero_()

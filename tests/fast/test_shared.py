@@ -12,10 +12,10 @@ import torch
 from conftest import hf_model, ids, loaded, needs_fast
 
 import mixlens
-from mixlens.base.errors import ModelError
+from mixlens.base import errors
+from mixlens.fast import block as fast_block
 from mixlens.fast import shared
-from mixlens.fast.block import Block
-from mixlens.scoring.registry import METHODS
+from mixlens.scoring import registry
 
 NORMS = ["norm", "norm_residual", "norm_residual_ln", "globenc", "alti", "value_zeroing"]
 
@@ -25,13 +25,13 @@ pytestmark = needs_fast
 @pytest.fixture
 def blocks_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
-    begin = Block.__init__
+    begin = fast_block.Block.__init__
 
-    def counted(self: Block, *args: Any, **options: Any) -> None:
+    def counted(self: fast_block.Block, *args: Any, **options: Any) -> None:
         numbers.append(1)
         begin(self, *args, **options)
 
-    monkeypatch.setattr(Block, "__init__", counted)
+    monkeypatch.setattr(fast_block.Block, "__init__", counted)
     return numbers
 
 
@@ -63,7 +63,7 @@ def test_a_model_that_changed_is_refused_at_the_next_call(change: str, counted: 
     changed = {"weight": output.dense.weight, "bias": output.dense.bias, "norm": output.LayerNorm.weight}[change]
     with torch.no_grad():
         changed.mul_(1.5) if counted else changed.data.mul_(1.5)
-    with pytest.raises(ModelError, match="No map is given"):
+    with pytest.raises(errors.ModelError, match="No map is given"):
         mixlens.mix(trace, "norm_residual_ln")
     fresh = mixlens.mix(lens.trace(input_ids=ids(7)), "norm_residual_ln")
     exact = mixlens.mix(mixlens.load(copy.deepcopy(stock)).trace(input_ids=ids(7)), "norm_residual_ln")
@@ -77,7 +77,7 @@ def test_a_trace_that_was_written_into_is_refused_at_once(method: str) -> None:
     mixlens.mix(trace, method)
     trace.layers[1].weights[..., 0] = 0
     for _ in range(2):
-        with pytest.raises(ModelError, match="No map is given"):
+        with pytest.raises(errors.ModelError, match="No map is given"):
             mixlens.mix(trace, method)
 
 
@@ -140,7 +140,7 @@ def test_two_threads_on_one_trace_get_the_right_maps() -> None:
 
 def test_what_a_user_does_to_a_map_does_not_reach_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor what a method writes into its block."""
-    known = dict(METHODS)
+    known = dict(registry.METHODS)
 
     @mixlens.mixing(paper="none", rollout="alti", distribution=False)
     def raw(block: Any) -> torch.Tensor:
@@ -160,8 +160,8 @@ def test_what_a_user_does_to_a_map_does_not_reach_the_next_call(monkeypatch: pyt
         mixlens.mix(trace, "rude")
         torch.testing.assert_close(mixlens.mix(trace, "alti").scores, expected, rtol=1e-10, atol=1e-12)
     finally:
-        for name in [name for name in METHODS if name not in known]:
-            del METHODS[name]
+        for name in [name for name in registry.METHODS if name not in known]:
+            del registry.METHODS[name]
 
 
 def test_weights_whose_changes_torch_does_not_count_are_not_shared(blocks_made: list[int]) -> None:

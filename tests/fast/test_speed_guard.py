@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import mixlens
-from mixlens.base.budget import AUTOMATIC
+from mixlens.base import budget
 from mixlens.fast import loops as kernels
 from mixlens.fast.loops import cpu, plain
-from mixlens.scoring.registry import METHODS
+from mixlens.scoring import registry
 
 N, D, H, M, LAYERS = 128, 256, 4, 256, 2
 E = D // H
@@ -164,7 +164,7 @@ def test_nothing_of_pairs_by_features_is_held(kind: str, name: str, loops: str) 
     asked: Any = {"NORMS": NORMS, "FIVE": FIVE}.get(name, name)
     trace = model_of(kind).trace(input_ids=IDS)
     needed = max(H * N * N, N * H * max(D, M), D * M, 3 * D * D)
-    tile = 8 * AUTOMATIC["cpu"]  # the most any loop asks for
+    tile = 8 * budget.AUTOMATIC["cpu"]  # the most any loop asks for
     assert max(needed, tile) < 0.6 * PAIRS_BY_FEATURES, "the guard could not tell"
     seen = watched(lambda: mixlens.mix(trace, asked))
     assert seen.largest <= max(needed, tile), "by itself"
@@ -504,7 +504,7 @@ ERRORS = [
 def failing(name: str, error: Exception, *, times: int, at: int) -> Any:
     """The method, out of memory at its call number `at`."""
     calls = iter(range(10**6))
-    used = METHODS[name]
+    used = registry.METHODS[name]
 
     @wraps(used.function)
     def function(block: Any, **options: Any) -> Any:
@@ -534,7 +534,7 @@ def test_out_of_memory_is_tried_again_in_pieces(
 
     expected = work()
     assert "notes" not in expected["alti"].info
-    monkeypatch.setitem(METHODS, "alti", failing("alti", error, times=1, at=at))
+    monkeypatch.setitem(registry.METHODS, "alti", failing("alti", error, times=1, at=at))
     with pytest.warns(UserWarning, match=rf"memory ran out in layer {at}: scored again in pieces"):
         made = work()
     for name in expected:
@@ -546,13 +546,13 @@ def test_out_of_memory_is_tried_again_in_pieces(
 
 def test_out_of_memory_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = loaded("bert").trace(input_ids=ids(12))
-    monkeypatch.setitem(METHODS, "alti", failing("alti", ERRORS[0], times=2, at=0))
+    monkeypatch.setitem(registry.METHODS, "alti", failing("alti", ERRORS[0], times=2, at=0))
     with pytest.warns(UserWarning, match="memory ran out"), pytest.raises(torch.OutOfMemoryError):
         mixlens.mix(trace, "alti")
 
 
 def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = loaded("bert").trace(input_ids=ids(12))
-    monkeypatch.setitem(METHODS, "alti", failing("alti", RuntimeError("shapes differ"), times=1, at=0))
+    monkeypatch.setitem(registry.METHODS, "alti", failing("alti", RuntimeError("shapes differ"), times=1, at=0))
     with pytest.raises(RuntimeError, match="shapes differ"):
         mixlens.mix(trace, "alti")

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import mixlens
-from mixlens.fast.tangents import LinearTangents
+from mixlens.fast import tangents
 
 MADE = torch.Generator().manual_seed(3)
 PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
@@ -49,7 +49,7 @@ def test_a_linear_map_has_the_value_and_tangent_of_torch(same: bool, bias: bool)
     x = drawn(1, 4, 6).repeat(3, 1, 1) if same else drawn(3, 4, 6)
     given = (x, drawn(3, 4, 6), drawn(5, 6), drawn(5) if bias else None)
     expected = pushed(functional.linear, *given)
-    with LinearTangents():
+    with tangents.LinearTangents():
         made = pushed(functional.linear, *given)
     torch.testing.assert_close(made, expected, rtol=1e-12, atol=1e-12)
 
@@ -61,7 +61,7 @@ def test_addmm_has_the_value_and_tangent_of_torch() -> None:
         return torch.addmm(bias, x, weight)
 
     expected = pushed(conv, x, direction)
-    with LinearTangents():
+    with tangents.LinearTangents():
         made = pushed(conv, x, direction)
     torch.testing.assert_close(made, expected, rtol=1e-12, atol=1e-12)
 
@@ -72,20 +72,20 @@ def test_a_weight_that_has_a_tangent_of_its_own_is_torch_s_business() -> None:
     def both(x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, forward_ad.make_dual(weight, directions[1]))
 
-    with LinearTangents():
+    with tangents.LinearTangents():
         _, tangent = pushed(both, x, directions[0])
     torch.testing.assert_close(tangent, directions[0] @ weight.t() + x @ directions[1].t(), rtol=1e-12, atol=1e-12)
 
 
 def test_outside_of_a_pass_with_directions_nothing_changes() -> None:
     x, weight = drawn(3, 4, 6), drawn(5, 6)
-    with LinearTangents():
+    with tangents.LinearTangents():
         torch.testing.assert_close(functional.linear(x, weight), x @ weight.t(), rtol=1e-12, atol=1e-12)
 
 
 def test_equal_copies_are_multiplied_once_and_nothing_by_zero() -> None:
     x, direction, weight = drawn(1, 4, 6).repeat(10, 1, 1), drawn(10, 4, 6), drawn(5, 6)
-    with LinearTangents(), Multiplications() as counted:
+    with tangents.LinearTangents(), Multiplications() as counted:
         pushed(functional.linear, x, direction, weight, None)
     assert counted.rows["all"] == 4 + 10 * 4  # x once, every direction
 

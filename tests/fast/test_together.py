@@ -11,14 +11,14 @@ import transformers
 from conftest import CONFIGURATIONS, hf_model, ids, loaded, needs_fast
 
 import mixlens
-from mixlens.base.errors import InputError
+from mixlens import layer as mixlens_layer
+from mixlens.base import errors
 from mixlens.fast import zeroing
-from mixlens.layer import Block
 from mixlens.methods import identifiability
-from mixlens.scoring.maps import known
+from mixlens.scoring import maps as scoring_maps
 
 CASES = list(CONFIGURATIONS)
-STACKING = [name for name, method in known().items() if method.stacks]
+STACKING = [name for name, method in scoring_maps.known().items() if method.stacks]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,7 +97,7 @@ def test_one_query_is_its_row_of_the_whole_map(case: str) -> None:
         torch.testing.assert_close(row.scores[:, query], whole[:, query], rtol=0, atol=loose)
         others = [i for i in range(6) if i != query % 6]
         assert not row.scores[:, others].any()
-    with pytest.raises(InputError, match="out of range"):
+    with pytest.raises(errors.InputError, match="out of range"):
         mixlens.mix(trace, "value_zeroing", query=6)
 
 
@@ -171,7 +171,7 @@ def test_targets_that_take_nothing_are_not_run_again(monkeypatch: pytest.MonkeyP
     rows = []
     whole = zeroing.without
 
-    def counted(block: Block, sources: slice, tile: torch.Tensor, *, few: bool = False) -> torch.Tensor:
+    def counted(block: mixlens_layer.Block, sources: slice, tile: torch.Tensor, *, few: bool = False) -> torch.Tensor:
         rows.append(tile[..., 0].numel())
         return whole(block, sources, tile, few=few)
 

@@ -9,21 +9,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixlens import fast
+from mixlens import fast, types
 from mixlens.fast import block as quick
 from mixlens.layer import block as plain
-from mixlens.layer.identities import Unproven
-from mixlens.model.kept import Kept
-from mixlens.model.parts import LayerParts
-from mixlens.types import LayerTrace
+from mixlens.layer import identities
+from mixlens.model import kept as model_kept
+from mixlens.model import parts as model_parts
 
 N, HEADS, E, D = 3, 2, 2, 4
 NORMS = ("norm_on_attention", "norm_after_attention", "norm_before_mlp", "norm_on_mlp", "norm_after_mlp")
 
 
 def parts_of(
-    seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = False, kept: Kept | None = None
-) -> LayerParts:
+    seed: int, *, norms: tuple[str, ...] = NORMS, parallel: bool = False, kept: model_kept.Kept | None = None
+) -> model_parts.LayerParts:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         linear = {"value": (D, D), "output": (D, D), "mlp_up": (D, 6), "mlp_down": (6, D)}
@@ -43,14 +42,14 @@ def parts_of(
         "norm_before_attention": None,
     }
     others |= {"value_layout": "v", "parallel": parallel, "attention": None}
-    return LayerParts(**modules, **others, kept=kept or Kept())
+    return model_parts.LayerParts(**modules, **others, kept=kept or model_kept.Kept())
 
 
 def called(module: nn.Module | None, u: Tensor) -> Tensor:
     return u if module is None else module(u)
 
 
-def traced(parts: LayerParts, seed: int, *, causal: bool = True) -> LayerTrace:
+def traced(parts: model_parts.LayerParts, seed: int, *, causal: bool = True) -> types.LayerTrace:
     """A layer that the parts compute: query, key and x are drawn."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(N, D, generator=generator, dtype=torch.float64)
@@ -64,16 +63,16 @@ def traced(parts: LayerParts, seed: int, *, causal: bool = True) -> LayerTrace:
     mlp = parts.mlp(called(parts.norm_before_mlp, x if parts.parallel else middle))
     output = called(parts.norm_after_mlp, middle + called(parts.norm_on_mlp, mlp))
     kept_middle = middle if parts.norm_after_attention is not None else None
-    return LayerTrace(parts, x, value, wrote, mlp, output, query, key, mask, 0.5, None, None, kept_middle)
+    return types.LayerTrace(parts, x, value, wrote, mlp, output, query, key, mask, 0.5, None, None, kept_middle)
 
 
-def batched(layer: LayerTrace) -> LayerTrace:
+def batched(layer: types.LayerTrace) -> types.LayerTrace:
     names = ("input", "value", "attention_output", "mlp_output", "output", "query", "key", "mask", "middle")
     given = {name: getattr(layer, name) for name in names if getattr(layer, name) is not None}
     return replace(layer, **{name: tensor[None] for name, tensor in given.items()})
 
 
-def pair(layer: LayerTrace, i: int, j: int, heads: tuple[int, ...] = (0, 1)) -> Tensor:
+def pair(layer: types.LayerTrace, i: int, j: int, heads: tuple[int, ...] = (0, 1)) -> Tensor:
     """z_ij, head by head."""
     weight: Any = layer.parts.output.weight
     z = torch.zeros(D, dtype=torch.float64)
@@ -89,7 +88,7 @@ def frozen(norm: nn.LayerNorm | None, z: Tensor, at: Tensor) -> Tensor:
     return norm.weight * (z - z.mean()) / (at.var(unbiased=False) + norm.eps).sqrt()
 
 
-def part(layer: LayerTrace, stage: str, i: int, j: int) -> Tensor:
+def part(layer: types.LayerTrace, stage: str, i: int, j: int) -> Tensor:
     """w_ij at a stage, written out."""
     parts: Any = layer.parts
     x, z = layer.input[i], pair(layer, i, j)
@@ -107,7 +106,7 @@ def part(layer: LayerTrace, stage: str, i: int, j: int) -> Tensor:
     return frozen(parts.norm_after_mlp, w, middle + called(parts.norm_on_mlp, layer.mlp_output[i]))
 
 
-def of_all(layer: LayerTrace, function: Any) -> Tensor:
+def of_all(layer: types.LayerTrace, function: Any) -> Tensor:
     rows = [torch.stack([torch.as_tensor(function(i, j)) for j in range(N)]) for i in range(N)]
     return torch.stack(rows)
 
@@ -122,13 +121,13 @@ CASES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.fixture(params=list(CASES))
-def layer(request: pytest.FixtureRequest) -> LayerTrace:
+def layer(request: pytest.FixtureRequest) -> types.LayerTrace:
     return traced(parts_of(3, norms=CASES[request.param]), 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_what_a_block_reads_and_makes(kind: Any, layer: LayerTrace) -> None:
+def test_what_a_block_reads_and_makes(kind: Any, layer: types.LayerTrace) -> None:
     block, close = kind(layer, 2), torch.testing.assert_close
     assert (block.index, block.first_target, block.head_width, block.dtype) == (2, 0, 4, torch.float64)
     parts: Any = layer.parts
@@ -165,7 +164,7 @@ def test_what_a_block_reads_and_makes(kind: Any, layer: LayerTrace) -> None:
 
 @pytest.mark.parametrize("stage", plain.STAGES)
 @torch.no_grad()
-def test_parts_of_a_stage(stage: str, layer: LayerTrace) -> None:
+def test_parts_of_a_stage(stage: str, layer: types.LayerTrace) -> None:
     expected = of_all(layer, lambda i, j: part(layer, stage, i, j))  # [query key d]
     y = torch.linspace(-2, 2, N * D, dtype=torch.float64).view(N, D)
     nearer = (y.abs()[:, None] - (y[:, None] + 0.25 - expected).abs()).sum(-1)
@@ -184,11 +183,11 @@ def test_parts_of_a_stage(stage: str, layer: LayerTrace) -> None:
             torch.testing.assert_close(made, wanted.expand_as(made))
 
 
-def part_sum(layer: LayerTrace, stage: str, i: int) -> Tensor:
+def part_sum(layer: types.LayerTrace, stage: str, i: int) -> Tensor:
     return torch.stack([part(layer, stage, i, j) for j in range(N) if j != i]).sum(0)
 
 
-def of_head(layer: LayerTrace, stage: str) -> Tensor:
+def of_head(layer: types.LayerTrace, stage: str) -> Tensor:
     """|w_ij| of the second head alone, without the residual."""
 
     def one(i: int, j: int) -> Tensor:
@@ -209,7 +208,7 @@ def of_head(layer: LayerTrace, stage: str) -> Tensor:
 
 @torch.no_grad()
 def test_two_layers_at_once_are_each_of_them() -> None:
-    store = Kept()
+    store = model_kept.Kept()
     layers = [traced(parts_of(seed, kept=store), seed + 7) for seed in (1, 2)]
     names = (
         "x",
@@ -333,6 +332,6 @@ def test_a_layer_is_proven_or_refused() -> None:
     with torch.no_grad():
         layer = traced(parts_of(2), 2)
         assert plain.proven_block(layer, 4).index == 4
-        with pytest.raises(Unproven, match=r"^layer 4: the model's own output"):
+        with pytest.raises(identities.Unproven, match=r"^layer 4: the model's own output"):
             plain.proven_block(replace(layer, attention_output=layer.attention_output + 1), 4)
     assert isinstance(fast.block_of(layer, 0), plain.Block)

@@ -17,13 +17,12 @@ from conftest import hf_model, ids, loaded, needs_fast
 
 import mixlens
 from mixlens import fast
-from mixlens.base import budget, rounding
-from mixlens.base.errors import InputError, ModelError
-from mixlens.base.optional import installing, optional
+from mixlens.base import budget, errors, rounding
+from mixlens.base import optional as base_optional
 from mixlens.fast import block as fast_block
-from mixlens.fast.cuda_graphs import TOKENS
-from mixlens.layer.proof import Proof
-from mixlens.scoring.notices import notices_of, off_sum
+from mixlens.fast import cuda_graphs
+from mixlens.layer import proof as layer_proof
+from mixlens.scoring import notices
 
 CPU = torch.device("cpu")
 
@@ -122,9 +121,9 @@ def test_a_proof_fails_where_one_gap_is_too_large_or_no_number() -> None:
     allowed = dict.fromkeys(("parts", "stream", "layer", "head"), 1e-10)
     for name in allowed:
         for wrong in (2e-10, math.nan, math.inf):
-            proof = Proof({**dict.fromkeys(allowed, 1e-10), name: wrong}, allowed, {}, 9)
+            proof = layer_proof.Proof({**dict.fromkeys(allowed, 1e-10), name: wrong}, allowed, {}, 9)
             assert proof.failed == [name]
-    fine = Proof({"parts": 1e-11, "stream": 3e-11, "layer": 2e-11, "head": 9e-11}, allowed, {}, 9)
+    fine = layer_proof.Proof({"parts": 1e-11, "stream": 3e-11, "layer": 2e-11, "head": 9e-11}, allowed, {}, 9)
     assert fine.failed == []
     assert fine.gap == 3e-11
 
@@ -133,7 +132,7 @@ def test_a_model_with_one_weight_on_meta_is_refused() -> None:
     stock = copy.deepcopy(hf_model("bert"))
     dense = stock.encoder.layer[2].output.dense
     dense.weight = torch.nn.Parameter(dense.weight.to("meta"))
-    with pytest.raises(ModelError, match="on the device 'meta'"):
+    with pytest.raises(errors.ModelError, match="on the device 'meta'"):
         mixlens.load(stock)
 
 
@@ -152,9 +151,9 @@ def test_only_short_batches_on_a_gpu_are_kept_whole() -> None:
         return [SimpleNamespace(input_ids=[0] * (tokens - number)) for number in range(count)]
 
     assert fast.fits_whole(model("cuda"), texts(1, 4))
-    assert fast.fits_whole(model("cuda"), texts(1, TOKENS))
-    assert not fast.fits_whole(model("cuda"), texts(1, TOKENS + 1))
-    assert not fast.fits_whole(model("cuda"), texts(2, TOKENS // 2 + 1))  # by the longest of the batch
+    assert fast.fits_whole(model("cuda"), texts(1, cuda_graphs.TOKENS))
+    assert not fast.fits_whole(model("cuda"), texts(1, cuda_graphs.TOKENS + 1))
+    assert not fast.fits_whole(model("cuda"), texts(2, cuda_graphs.TOKENS // 2 + 1))  # by the longest of the batch
     width = fast.WHOLE // (8 * 2 * 4 * 4)  # eight tensors a layer of two layers, four tokens of four bytes
     assert fast.fits_whole(model("cuda", width), texts(1, 4))
     assert not fast.fits_whole(model("cuda", width + 1), texts(1, 4))
@@ -215,7 +214,7 @@ def test_answers_of_modules_are_kept_as_long_as_there_is_room(
 @needs_fast
 def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decomposed for other calls is free before the layer is scored again in pieces."""
-    from mixlens.scoring.registry import METHODS
+    from mixlens.scoring import registry
 
     model = mixlens.load(hf_model("bert"))
     trace = model.trace(input_ids=ids(6))
@@ -224,7 +223,7 @@ def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.Monkey
     assert shared is not None
     assert shared.blocks
     shared.busy = False
-    used, seen = METHODS["alti"], list[int]()
+    used, seen = registry.METHODS["alti"], list[int]()
 
     @wraps(used.function)
     def function(block: Any, **options: Any) -> Any:
@@ -233,7 +232,7 @@ def test_memory_that_ran_out_lets_go_of_shared_blocks(monkeypatch: pytest.Monkey
             raise torch.OutOfMemoryError("out of memory")
         return used.function(block, **options)
 
-    monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
+    monkeypatch.setitem(registry.METHODS, "alti", replace(used, function=function))
     with pytest.warns(UserWarning, match="memory ran out in layer 0"):
         mixlens.mix(trace, "alti")
     assert seen[0] > 0
@@ -255,7 +254,7 @@ def test_words_that_the_vocabulary_does_not_know_are_counted_by_their_share(
     model = SimpleNamespace(tokenizer=tokenizer, name="m", task="classification")
     tokens = tuple(["[UNK]"] * unknown + ["known"] * (total - unknown))
     words = tuple((f"{'abcd'[i]}word", (i,)) for i in range(total))
-    found = notices_of(model, read_of(tokens, words), query=None)
+    found = notices.notices_of(model, read_of(tokens, words), query=None)
     assert bool(found) == noticed
     if noticed:
         assert f"does not know {unknown} of the {total} words of three letters or more in this text" in found[0]
@@ -265,19 +264,19 @@ def test_scores_that_miss_their_sum_are_noticed() -> None:
     def info(gap: float) -> dict[str, Any]:
         return {"completeness": {"sum": 1.0 + gap, "expected": 1.0, "relative_gap": gap}}
 
-    assert off_sum("m", {}) == []
-    assert off_sum("m", info(0.01)) == []
-    (notice,) = off_sum("m", info(0.5))
+    assert notices.off_sum("m", {}) == []
+    assert notices.off_sum("m", info(0.01)) == []
+    (notice,) = notices.off_sum("m", info(0.5))
     assert notice.startswith("the scores add up to 1.5 and what they explain is 1: 50.0% apart.")
 
 
 def test_a_package_is_asked_for_before_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    assert optional("json.decoder", "json", "x") is sys.modules["json.decoder"]
+    assert base_optional.optional("json.decoder", "json", "x") is sys.modules["json.decoder"]
     monkeypatch.setitem(sys.modules, "json", None)
-    with pytest.raises(InputError, match=r"^experiments need json: pip install .*\[x\]'\.$"):
-        optional("json.decoder", "json", "x")
+    with pytest.raises(errors.InputError, match=r"^experiments need json: pip install .*\[x\]'\.$"):
+        base_optional.optional("json.decoder", "json", "x")
 
 
 def test_an_extra_is_installed_from_the_clone_where_there_is_one(
@@ -285,15 +284,15 @@ def test_an_extra_is_installed_from_the_clone_where_there_is_one(
 ) -> None:
     package = tmp_path / "my clone" / "mixlens"
     package.mkdir(parents=True)
-    assert installing("data", package=package) == "pip install 'mixlens[data]'"
+    assert base_optional.installing("data", package=package) == "pip install 'mixlens[data]'"
     (package.parent / "pyproject.toml").write_text("")
-    assert installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
+    assert base_optional.installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
     monkeypatch.chdir(package.parent)
-    assert installing("data", package=package) == "pip install -e '.[data]'"
+    assert base_optional.installing("data", package=package) == "pip install -e '.[data]'"
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     Path("pyproject.toml").write_text("")
-    assert installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
+    assert base_optional.installing("data", package=package) == f"pip install -e '{package.parent}[data]'"
 
 
 # --- what `mix` is asked ----------------------------------------------------------------------------------------------
@@ -317,7 +316,7 @@ def test_an_extra_is_installed_from_the_clone_where_there_is_one(
 )
 def test_what_mix_cannot_take_is_refused(name: Any, options: dict[str, Any], reason: str) -> None:
     trace = loaded("bert").trace(input_ids=ids(4))
-    with pytest.raises(InputError, match=reason):
+    with pytest.raises(errors.InputError, match=reason):
         mixlens.mix(trace, name, **options)
 
 
@@ -326,14 +325,14 @@ def test_what_attribute_cannot_take_is_refused(method: str) -> None:
     model = loaded("bert", head="AutoModelForSequenceClassification")
     trace, traces = model.trace(input_ids=ids(4)), model.trace(input_ids=[ids(4), ids(5)])
     for name in (7, None, b"alti", ["alti"], ("alti",)):
-        with pytest.raises(InputError, match="a method is a name, not"):
+        with pytest.raises(errors.InputError, match="a method is a name, not"):
             mixlens.attribute(trace, name)  # type: ignore[call-overload]
     for layer in ("1", True, 1.0):
-        with pytest.raises(InputError, match="a layer is a number, not"):
+        with pytest.raises(errors.InputError, match="a layer is a number, not"):
             mixlens.attribute(trace, method, layer=layer)  # type: ignore[call-overload]
-        with pytest.raises(InputError, match="a layer is a number, not"):
+        with pytest.raises(errors.InputError, match="a layer is a number, not"):
             mixlens.attribute(traces, method, layer=layer)  # type: ignore[call-overload]
-    with pytest.raises(InputError, match=r"unknown method 'grad_x_inputt'\. Did you mean 'grad_x_input'"):
+    with pytest.raises(errors.InputError, match=r"unknown method 'grad_x_inputt'\. Did you mean 'grad_x_input'"):
         mixlens.attribute(trace, "grad_x_inputt")
 
 
@@ -347,10 +346,10 @@ def test_the_smallest_chunk_gives_the_same_scores() -> None:
 
 @pytest.mark.parametrize("layer", [0, 2])
 def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.scoring.registry import METHODS
+    from mixlens.scoring import registry
 
     assert "alti" in mixlens.methods()  # the registry is filled when it is first asked
-    used, calls = METHODS["alti"], iter(range(99))
+    used, calls = registry.METHODS["alti"], iter(range(99))
 
     @wraps(used.function)
     def function(block: Any, **options: Any) -> Any:
@@ -359,7 +358,7 @@ def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypa
             scores = scores.index_fill(-1, torch.tensor([2]), math.nan)
         return scores, extras
 
-    monkeypatch.setitem(METHODS, "alti", replace(used, function=function))
+    monkeypatch.setitem(registry.METHODS, "alti", replace(used, function=function))
     with pytest.raises(mixlens.MixlensError, match=f"method 'alti' gave a score that is not finite in layer {layer}"):
         mixlens.mix(loaded("bert").trace(input_ids=ids(4)), "alti")
 
@@ -368,10 +367,10 @@ def test_a_score_that_is_not_finite_is_refused_by_its_layer(layer: int, monkeypa
 
 
 def test_a_module_in_float32_is_a_copy_without_gradients() -> None:
-    from mixlens.layer.weights import widened
+    from mixlens.layer import weights
 
     module = torch.nn.Linear(4, 3).to(torch.bfloat16)
-    found = widened(module, torch.zeros(1, 4, dtype=torch.bfloat16))
+    found = weights.widened(module, torch.zeros(1, 4, dtype=torch.bfloat16))
     assert found is not module
     assert module.weight.dtype == torch.bfloat16
     torch.testing.assert_close(found.weight, module.weight.float(), rtol=0, atol=0)  # type: ignore[arg-type]
@@ -388,24 +387,26 @@ def test_a_length_whose_square_is_rounded_below_zero_is_zero() -> None:
 
 
 def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
-    from mixlens.scoring.provenance import data_fingerprint, model_fingerprint, public_name
-    from mixlens.types import Example
+    from mixlens import types
+    from mixlens.scoring import provenance
 
-    found = [model_fingerprint(loaded(case)) for case in ("bert", "roberta")]
-    base = Example("a")
+    found = [provenance.model_fingerprint(loaded(case)) for case in ("bert", "roberta")]
+    base = types.Example("a")
     others = [
-        Example("b"),
-        Example("a", pair="b"),
-        Example("a", target="b"),
-        Example("a", foil="b"),
-        Example("a", id="b"),
+        types.Example("b"),
+        types.Example("a", pair="b"),
+        types.Example("a", target="b"),
+        types.Example("a", foil="b"),
+        types.Example("a", id="b"),
     ]
-    found += [data_fingerprint(examples) for examples in ([], [base], [base, base], *([other] for other in others))]
+    found += [
+        provenance.data_fingerprint(examples) for examples in ([], [base], [base, base], *([other] for other in others))
+    ]
     assert len(set(found)) == len(found)
     assert {len(one) for one in found} == {16}
-    assert data_fingerprint([base]) == data_fingerprint([Example("a")])
+    assert provenance.data_fingerprint([base]) == provenance.data_fingerprint([types.Example("a")])
     names = {"/a/b": "b", "./b": "b", "~/x/b": "b", "../b/": "b", "org/name": "org/name", "name": "name", "/": "/"}
-    assert {name: public_name(name) for name in names} == names
+    assert {name: provenance.public_name(name) for name in names} == names
 
 
 @pytest.mark.parametrize(

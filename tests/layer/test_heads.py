@@ -15,9 +15,8 @@ from conftest import CONFIGURATIONS, DISTINCT, ROUNDED_NORMS, ROUNDED_STREAM, id
 from torch import Tensor
 
 import mixlens
-from mixlens.layer.block import Block
-from mixlens.scoring.asking import parse_method
-from mixlens.scoring.maps import known
+from mixlens.layer import block as layer_block
+from mixlens.scoring import asking, maps
 
 CASES = list(CONFIGURATIONS)
 BY_HEAD = ["attention", "effective_attention", "null_attention", "norm", "norm_residual", "norm_residual_ln", "globenc"]
@@ -55,7 +54,7 @@ def test_heads_and_the_bias_are_what_the_model_wrote(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(7))
     with torch.no_grad():
         for layer in trace.layers:
-            block = Block(layer)
+            block = layer_block.Block(layer)
             wholes = torch.stack([block.written_by(head) for head in range(HEADS)])
             whole = wholes.sum(0) + block.bias
             assert float((whole - layer.attention_output).abs().max()) < 1e-6 * float(
@@ -172,7 +171,7 @@ def test_the_value_is_a_value(tmp_path: Path) -> None:
 
 def test_what_has_no_heads_is_refused_in_one_line() -> None:
     trace = loaded("bert").trace(input_ids=ids(4))
-    assert [name for name, entry in known().items() if entry.has_heads] == BY_HEAD
+    assert [name for name, entry in maps.known().items() if entry.has_heads] == BY_HEAD
     for name in ("alti", "value_zeroing", "attention_fixed_residual", "attention_residual", "random"):
         with pytest.raises(mixlens.MixlensError, match=r"has no option 'head'.*By head: attention, ") as refusal:
             mixlens.mix(trace, name, head=1)
@@ -183,4 +182,4 @@ def test_what_has_no_heads_is_refused_in_one_line() -> None:
     with pytest.raises(mixlens.MixlensError, match="gives a map for each head"):
         mixlens.attribute(trace, "attention", head="all")
     with pytest.raises(mixlens.MixlensError, match="gives a map for each head"):
-        parse_method("attention:head=all")
+        asking.parse_method("attention:head=all")

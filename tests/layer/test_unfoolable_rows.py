@@ -124,14 +124,14 @@ def first_scaled(output: Any) -> Any:
 
 def test_the_weights_of_a_patched_module_or_under_a_global_hook_are_not_read() -> None:
     """A forward of the module's own, or a hook on every module of torch, may do anything: the module is asked."""
-    from mixlens.layer.weights import is_hooked, is_plain, linear_weight
+    from mixlens.layer import weights
 
     module = nn.Linear(4, 4)
-    assert is_plain(module)
+    assert weights.is_plain(module)
     own = module.forward
     module.forward = lambda x: own(x) * 3  # type: ignore[method-assign]
-    assert not is_plain(module)
-    torch.testing.assert_close(linear_weight(module, 4, torch.float32), 3 * module.weight.detach().t())
+    assert not weights.is_plain(module)
+    torch.testing.assert_close(weights.linear_weight(module, 4, torch.float32), 3 * module.weight.detach().t())
     other = nn.Linear(4, 4)
     for register in (
         nn.modules.module.register_module_forward_hook,
@@ -139,8 +139,8 @@ def test_the_weights_of_a_patched_module_or_under_a_global_hook_are_not_read() -
     ):
         handle = register(lambda module, *given: None)
         try:
-            assert is_hooked(other)
-            assert not is_plain(other)
+            assert weights.is_hooked(other)
+            assert not weights.is_plain(other)
         finally:
             handle.remove()
-    assert is_plain(other)
+    assert weights.is_plain(other)

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.models.llama import modeling_llama
 
 import mixlens
-from mixlens.base.errors import ModelError
+from mixlens.base import errors
 from mixlens.model import user_code
 
 OWN, OWN_SDPA, OWN_REPEAT = F.softmax, F.scaled_dot_product_attention, modeling_llama.repeat_kv
@@ -56,7 +56,7 @@ def test_a_helper_that_is_replaced_after_loading_is_seen(
     expected = mixlens.mix(lens.trace(input_ids=ids(9)), "alti").scores
     with monkeypatch.context() as patch:
         patch.setattr(place, name, function)
-        with pytest.raises(ModelError, match=r"attention|does not match its parts"):
+        with pytest.raises(errors.ModelError, match=r"attention|does not match its parts"):
             mixlens.mix(lens.trace(input_ids=ids(9)), "alti")
     torch.testing.assert_close(mixlens.mix(lens.trace(input_ids=ids(9)), "alti").scores, expected)
 
@@ -70,7 +70,7 @@ def test_a_helper_that_does_the_same_is_compared_on_every_text(monkeypatch: pyte
 
     monkeypatch.setattr(F, "softmax", softmax)
     lens.trace(input_ids=ids(9))
-    with pytest.raises(ModelError, match="attention"):
+    with pytest.raises(errors.ModelError, match="attention"):
         lens.trace(input_ids=ids(14))
 
 

@@ -12,7 +12,8 @@ from safetensors import safe_open
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 import mixlens
-from mixlens.data.grammar import agreement, number_of, sentiment
+from mixlens.data import grammar
+from mixlens.data.grammar import agreement, sentiment
 
 EMBEDDED = Path(mixlens.__file__).parent / "model/embedded"
 FRESH_SEED, N_FRESH = 777, 400  # training and its own test use other seeds
@@ -53,7 +54,7 @@ def test_agreement_on_held_out_sentences() -> None:
     target, foil = scores.gather(1, torch.tensor([tokenizer.convert_tokens_to_ids(a) for a in answers])).T
     assert (target > foil).float().mean() >= 0.98
     best = tokenizer.convert_ids_to_tokens(scores.argmax(-1).tolist())
-    right = [number_of(a) == number_of(s.target) for a, s in zip(best, sentences, strict=True)]
+    right = [grammar.number_of(a) == grammar.number_of(s.target) for a, s in zip(best, sentences, strict=True)]
     assert sum(right) / len(right) >= 0.98
 
 

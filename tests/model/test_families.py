@@ -22,9 +22,9 @@ from conftest import (
 )
 
 import mixlens
-from mixlens.layer.block import Block
-from mixlens.layer.proof import measure
-from mixlens.model.families import FAMILIES, Family, find
+from mixlens.layer import block as layer_block
+from mixlens.layer import proof as layer_proof
+from mixlens.model import families
 
 CASES = list(CONFIGURATIONS)
 WITHOUT_SDPA = (*OWN_ATTENTION, "gemma2")  # transformers has no such attention for them
@@ -32,7 +32,7 @@ WITHOUT_SDPA = (*OWN_ATTENTION, "gemma2")  # transformers has no such attention 
 ROUNDING_NORMS = dict.fromkeys(ROUNDED_STREAM, 1e-6)
 
 
-def shape(family: Family) -> tuple[object, ...]:
+def shape(family: families.Family) -> tuple[object, ...]:
     """What an entry says beside names and paths: which parts are there, and which of them are one module."""
     paths = {name: value for name, value in asdict(family).items() if isinstance(value, str) and name != "value_layout"}
     same = {(one, other) for one in paths for other in paths if one < other and paths[one] == paths[other]}
@@ -42,18 +42,18 @@ def shape(family: Family) -> tuple[object, ...]:
 def test_a_twin_has_the_shape_of_its_case() -> None:
     for twin, case in TWINS.items():
         assert case in DISTINCT
-        assert shape(find(hf_model(twin).config)) == shape(find(hf_model(case).config)), twin
+        assert shape(families.find(hf_model(twin).config)) == shape(families.find(hf_model(case).config)), twin
 
 
 def test_every_family_has_a_case() -> None:
     assert {model_type for model_type, _ in CONFIGURATIONS.values()} == set(mixlens.families())
-    assert {id(find(hf_model(case).config)) for case in CASES} == {id(family) for family in FAMILIES}
+    assert {id(families.find(hf_model(case).config)) for case in CASES} == {id(family) for family in families.FAMILIES}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_identities_hold_to_1e_10(case: str) -> None:
     model = loaded(case)
-    proof = measure(model, ids(13))
+    proof = layer_proof.measure(model, ids(13))
     for name, value in proof.gaps.items():
         rounding = name in ("norm_on_attention", "norm_after_attention", "norm_after_mlp")
         assert value < (ROUNDING_NORMS.get(case, 1e-10) if rounding else 1e-10), (name, value)
@@ -144,8 +144,8 @@ def test_float32_bfloat16_and_float16_pass_their_own_check(case: str) -> None:
         assert 0 <= scores.info["gap"] < allowed
 
 
-def swapped(case: str, **changes: object) -> Family:
-    return replace(find(hf_model(case).config), **changes)  # type: ignore[arg-type]
+def swapped(case: str, **changes: object) -> families.Family:
+    return replace(families.find(hf_model(case).config), **changes)  # type: ignore[arg-type]
 
 
 BROKEN: list[tuple[str, dict[str, object]]] = [
@@ -201,12 +201,13 @@ def test_a_broken_entry_is_refused(case: str, changes: dict[str, object]) -> Non
 
 def test_every_field_of_the_entry_is_broken_in_a_test() -> None:
     tested = {field for _, changes in BROKEN for field in changes} | {"model_types", "when"}
-    assert tested == set(Family.__dataclass_fields__)
+    assert tested == set(families.Family.__dataclass_fields__)
 
 
 def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     table = tuple(
-        replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f for f in FAMILIES
+        replace(f, when={"use_parallel_residual": "never"}) if "gpt_neox" in f.model_types else f
+        for f in families.FAMILIES
     )
     monkeypatch.setattr(sys.modules["mixlens.model.families"], "known", lambda: table)
     with pytest.raises(
@@ -229,7 +230,7 @@ def test_an_entry_for_other_configurations_is_not_used(monkeypatch: pytest.Monke
 def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion: str) -> None:
     """All names would fill a page: with none near, the refusal says how many there are and how to list them."""
     with pytest.raises(mixlens.MixlensError) as refusal:
-        find(SimpleNamespace(model_type=model_type))
+        families.find(SimpleNamespace(model_type=model_type))
     known = f"`mixlens families` lists the {len(mixlens.families())} types that are known. "
     remedy = "Add one entry to the family table (docs/extend/add-a-family.md) or pass family=Family(...)."
     assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
@@ -265,7 +266,7 @@ def test_frozen_norms_are_found_by_asking() -> None:
 
 
 def test_a_block_without_norms_on_the_stream_says_so() -> None:
-    block = Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
+    block = layer_block.Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
     assert block.norms == {}
     scores = {
         name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")

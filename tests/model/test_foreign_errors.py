@@ -13,7 +13,7 @@ import torch
 from conftest import hf_model, ids
 
 import mixlens
-from mixlens.base.errors import ModelError
+from mixlens.base import errors
 from mixlens.model import user_code
 
 LENGTH = 9
@@ -66,7 +66,7 @@ def test_the_line_names_the_hook_and_what_it_raised() -> None:
 
     stock.base_model.encoder.layer[1].output.dense.register_forward_hook(broken)
     with pytest.raises(
-        ModelError, match=r"broken, test_foreign_errors.py:\d+\): IndexError: place 8 is out of range\. "
+        errors.ModelError, match=r"broken, test_foreign_errors.py:\d+\): IndexError: place 8 is out of range\. "
     ):
         lens.trace(input_ids=ids(5))
 
@@ -74,11 +74,13 @@ def test_the_line_names_the_hook_and_what_it_raised() -> None:
 def test_a_model_that_was_moved_to_the_meta_device_is_refused() -> None:
     lens = mixlens.load(copy.deepcopy(hf_model("bert", head="AutoModelForSequenceClassification")).float())
     lens.hf_model.to("meta")
-    with pytest.raises(ModelError, match="on the meta device, which holds no numbers"):
+    with pytest.raises(errors.ModelError, match="on the meta device, which holds no numbers"):
         lens.trace(input_ids=ids(5))
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), ModelError("own")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), errors.ModelError("own")]
+)
 def test_errors_of_memory_and_our_own_stay(error: Exception) -> None:
     with pytest.raises(type(error)) as raised, user_code.named_errors():
         raise error
@@ -122,7 +124,7 @@ def test_a_hook_that_refuses_a_value_is_not_the_model_that_refuses_the_text() ->
 
     for hook, says in ((strict, "ValueError: no such feature"), (strict_in_torch, "ValueError: dropout probability")):
         handle = stock.base_model.encoder.layer[1].output.dense.register_forward_hook(hook)
-        with pytest.raises(ModelError, match=rf"failed \({hook.__name__}, test_foreign_errors.py:\d+\): {says}"):
+        with pytest.raises(errors.ModelError, match=rf"failed \({hook.__name__}, test_foreign_errors.py:\d+\): {says}"):
             lens.trace(input_ids=ids(5))
         handle.remove()
 

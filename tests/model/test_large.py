@@ -16,15 +16,13 @@ from test_cli import SENTENCE, refuse, run
 from torch import nn
 
 import mixlens
-from mixlens.model.families import find
-from mixlens.model.offload import own_copy
-from mixlens.scoring.attributions import known as attributions
-from mixlens.scoring.batches import neighbours
-from mixlens.scoring.maps import known as maps
-from mixlens.scoring.provenance import model_fingerprint
+from mixlens.model import families, offload
+from mixlens.scoring import attributions as scoring_attributions
+from mixlens.scoring import batches, provenance
+from mixlens.scoring import maps as scoring_maps
 
 accelerate = pytest.importorskip("accelerate")
-MAPS = [name for name in maps() if name != "random"]
+MAPS = [name for name in scoring_maps.known() if name != "random"]
 SLOW = ("hta", "hta_layer", "hta_layer_x_input")
 HEADS = {"bert": "AutoModelForMaskedLM", "gpt2": "AutoModelForCausalLM", "llama": "AutoModelForCausalLM"}
 
@@ -94,7 +92,7 @@ def test_every_method_gives_the_same_scores_from_disk(case: str, tmp_path: Path)
     for name in SLOW:
         expected, made = (mixlens.mix(trace, name).scores for trace in traces)
         torch.testing.assert_close(made, expected, rtol=1e-9, atol=1e-9)
-    for name in attributions():
+    for name in scoring_attributions.known():
         asked: dict[str, Any] = {"query": 3} if case == "bert" else {}
         asked |= QUICK.get(name, {})
         if name == "blank_out":
@@ -156,7 +154,7 @@ def test_a_pass_that_is_broken_off_leaves_no_weights_behind(tmp_path: Path) -> N
 
 def test_a_wrong_entry_and_bad_weights_are_refused_from_disk_too(tmp_path: Path) -> None:
     stock = copy.deepcopy(hf_model("bert"))
-    wrong = replace(find(stock.config), norm_after_attention="output.LayerNorm")
+    wrong = replace(families.find(stock.config), norm_after_attention="output.LayerNorm")
     with pytest.raises(mixlens.MixlensError, match="is refused"):
         mixlens.load(dispatched(stock, tmp_path / "a"), family=wrong)
     with torch.no_grad():
@@ -172,7 +170,7 @@ def test_the_same_weights_have_the_same_fingerprint_wherever_they_are(tmp_path: 
         stock = hf_model(case, head=head)
         model = dispatched(stock, tmp_path / case)
         model(torch.tensor([ids(3)]))
-        one, other = (model_fingerprint(mixlens.load(each, check=False)) for each in (stock, model))
+        one, other = (provenance.model_fingerprint(mixlens.load(each, check=False)) for each in (stock, model))
         assert one == other
 
 
@@ -237,7 +235,7 @@ def test_a_copy_of_an_offloaded_module_stands_alone(tmp_path: Path) -> None:
         raise AssertionError("a hook leads to the whole model's weights")
 
     hook.__deepcopy__ = fail
-    made, x = own_copy(module), torch.randn(3, 48, dtype=torch.float64)
+    made, x = offload.own_copy(module), torch.randn(3, 48, dtype=torch.float64)
     assert not hasattr(made, "_hf_hook")
     assert {weights.device.type for weights in made.parameters()} == {"cpu"}
     assert {weights.device.type for weights in module.parameters()} == {"meta"}
@@ -304,7 +302,7 @@ def test_layers_are_scored_together_only_where_they_are_alike() -> None:
         layer("cpu"),
     ]
     layers += [layer("cuda:1"), layer("cuda:1", packed=True), layer("cuda:1")]
-    found = [list(some) for some in neighbours(layers, 2)]
+    found = [list(some) for some in batches.neighbours(layers, 2)]
     assert found == [[0, 1], [2], [3, 4], [5], [6], [7], [8], [9]]
-    assert [list(some) for some in neighbours(layers[:3], 9)] == [[0, 1, 2]]
-    assert [list(some) for some in neighbours(layers[:3], 1)] == [[0], [1], [2]]
+    assert [list(some) for some in batches.neighbours(layers[:3], 9)] == [[0, 1, 2]]
+    assert [list(some) for some in batches.neighbours(layers[:3], 1)] == [[0], [1], [2]]

@@ -14,7 +14,7 @@ from conftest import CONFIGURATIONS, hf_model, ids, loaded
 from safetensors.torch import load_file, save_file
 
 import mixlens
-from mixlens.model.loading import TASKS
+from mixlens.model import loading
 
 
 def saved(tmp_path: Path, case: str = "bert", head: str = "AutoModel") -> Path:
@@ -98,7 +98,7 @@ def test_the_head_is_the_one_the_configuration_names(tmp_path: Path, case: str, 
 
 
 def test_every_task_loads_by_name(tmp_path: Path) -> None:
-    for task, (auto, _) in TASKS.items():
+    for task, (auto, _) in loading.TASKS.items():
         if task != "causal-lm":
             assert mixlens.load(saved(tmp_path, "bert", auto), task=task).task == task
 

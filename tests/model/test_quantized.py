@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.fast.block import Block
-from mixlens.layer.weights import asked_weight, linear_weight, widened
-from mixlens.scoring.attributions import known as attributions
-from mixlens.scoring.maps import known as maps
-from mixlens.scoring.provenance import model_fingerprint
+from mixlens.fast import block as fast_block
+from mixlens.layer import weights
+from mixlens.scoring import attributions as scoring_attributions
+from mixlens.scoring import maps as scoring_maps
+from mixlens.scoring import provenance
 
 shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
-MAPS = [name for name in maps() if name != "random"]
+MAPS = [name for name in scoring_maps.known() if name != "random"]
 HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM"}
 REFUSED = ("hta", "partial_lrp", "transatt")
 
@@ -63,7 +63,9 @@ def replaced(model: Any, made: Any) -> Any:
     for layer in {id(parts.layer): parts.layer for parts in mixlens.load(model, check=False).parts}.values():
         for name, module in list(layer.named_modules()):
             if type(module).__name__ in ("Linear", "Conv1D"):
-                weight = linear_weight(module, module.weight.shape[type(module) is nn.Linear], module.weight.dtype).t()
+                weight = weights.linear_weight(
+                    module, module.weight.shape[type(module) is nn.Linear], module.weight.dtype
+                ).t()
                 parent, _, child = name.rpartition(".")
                 bias = None if module.bias is None else module.bias.detach()
                 setattr(layer.get_submodule(parent), child, made(weight.detach(), bias))
@@ -101,7 +103,7 @@ def test_every_family_in_eight_bits_is_the_model_of_those_numbers(case: str) -> 
 def test_every_attribution_goes_through_or_is_refused(case: str) -> None:
     stock = hf_model(case, head=HEADS[case])
     traces = [mixlens.load(replaced(stock, made)).trace(input_ids=ids(6)) for made in (unpacked, Packed)]
-    for name in attributions():
+    for name in scoring_attributions.known():
         asked: dict[str, Any] = {"query": 3} if case == "bert" else {}
         asked |= QUICK.get(name, {})
         if name == "blank_out":
@@ -136,7 +138,7 @@ def test_a_module_that_computes_in_half_precision_is_run_again_in_float32() -> N
     module = Half(torch.randn(5, 7), torch.randn(5)).to(torch.bfloat16)
     x = torch.randn(4, 7)
     exact = x @ module.unpacked().float().t() + module.bias.float()
-    wide = widened(module, x.to(torch.bfloat16))
+    wide = weights.widened(module, x.to(torch.bfloat16))
     torch.testing.assert_close(wide(x), exact, rtol=2e-2, atol=2e-2)
     assert torch.equal(module(1.0001 * x), module(x))  # a small change drowns
     torch.testing.assert_close(wide(1.0001 * x) - wide(x), 0.0001 * (exact - module.bias.float()), rtol=5e-2, atol=5e-6)
@@ -160,7 +162,9 @@ def test_a_matrix_is_asked_for_once_and_again_when_it_changes() -> None:
     calls = []
     module = Packed(torch.randn(5, 7), torch.randn(5))
     module.register_forward_hook(lambda *_: calls.append(1))
-    block = Block(mixlens.load(hf_model("bert", dtype=torch.float32), check=False).trace(input_ids=ids(4)).layers[0])
+    block = fast_block.Block(
+        mixlens.load(hf_model("bert", dtype=torch.float32), check=False).trace(input_ids=ids(4)).layers[0]
+    )
     first = block.linear_weight(module, 7, block.x)
     torch.testing.assert_close(first, module.unpacked().t(), rtol=1e-5, atol=1e-6)
     block.linear_weight(module, 7, block.x)
@@ -174,7 +178,7 @@ def test_a_matrix_is_asked_for_once_and_again_when_it_changes() -> None:
 def test_a_large_matrix_is_asked_for_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mixlens.layer.weights.ASKED_ROWS", 20)
     module = Packed(torch.randn(5, 7), torch.randn(5) * 100)
-    torch.testing.assert_close(asked_weight(module, 7), module.unpacked().t(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights.asked_weight(module, 7), module.unpacked().t(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_loaded_quantised_model_is_taken_as_it_is() -> None:
@@ -301,7 +305,7 @@ def test_four_bits_are_proven_in_the_precision_they_compute_in(
     plain = copy.deepcopy(hf_model(case, head=HEADS[case])).float()  # the same numbers, as ordinary modules
     for name, module in lens.hf_model.named_modules():
         if type(module).__name__ == "Linear4bit":
-            weight = asked_weight(module, module.in_features, torch.zeros(1, dtype=lens.dtype))
+            weight = weights.asked_weight(module, module.in_features, torch.zeros(1, dtype=lens.dtype))
             plain.get_submodule(name).weight.data = (
                 weight.t() if type(plain.get_submodule(name)) is nn.Linear else weight
             )
@@ -379,7 +383,7 @@ def test_gradients_in_four_bits_are_those_of_the_same_numbers(bias: bool, tmp_pa
     lens = mixlens.load(tmp_path / "model", quantization="4bit", dtype="float32")
     for name, module in lens.hf_model.named_modules():
         if type(module).__name__ == "Linear4bit":
-            plain.get_submodule(name).weight.data = asked_weight(module, module.in_features).t()
+            plain.get_submodule(name).weight.data = weights.asked_weight(module, module.in_features).t()
     for name in ("grad_x_input", "attcat", "deeplift"):
         made, expected = (
             mixlens.attribute(one.trace(input_ids=ids(6)), name).scores for one in (lens, mixlens.load(plain))
@@ -428,7 +432,7 @@ def test_other_packages_are_proven_or_refused_as_they_come(case: str, tmp_path: 
         trace = lens.trace(input_ids=ids(7))
         assert mixlens.mix(trace, ["alti", "value_zeroing"])["alti"].info["quantization"] == lens.quantization
         assert len(str(lens.quantization)) < 60
-        assert len(model_fingerprint(lens)) == 16
+        assert len(provenance.model_fingerprint(lens)) == 16
     with pytest.raises(mixlens.MixlensError, match=r"quantised \(Linear of Int8Tensor\)"):
         mixlens.load(
             folder, quantization=TorchAoConfig(torchao.Int8DynamicActivationInt8WeightConfig()), dtype="float32"

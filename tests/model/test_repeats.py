@@ -12,7 +12,7 @@ from conftest import QUICK, hf_model, ids
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.base.errors import ModelError
+from mixlens.base import errors
 from mixlens.model import rows
 
 NAMES = (
@@ -67,7 +67,7 @@ def test_a_model_that_was_changed_after_the_trace_is_refused(name: str, change: 
     trace = lens.trace(input_ids=ids(7))
     mixlens.attribute(trace, name, **OPTIONS.get(name, {}))
     change(model)
-    with pytest.raises(ModelError, match="when the text was traced"):
+    with pytest.raises(errors.ModelError, match="when the text was traced"):
         mixlens.attribute(trace, name, **OPTIONS.get(name, {}))
     mixlens.attribute(lens.trace(input_ids=ids(7)), name, **OPTIONS.get(name, {}))
 
@@ -78,7 +78,7 @@ def test_a_pass_with_gradients_that_is_another_is_refused(name: str, change: Cal
     model, lens = made()
     change(model)
     trace = lens.trace(input_ids=ids(7))
-    with pytest.raises(ModelError, match=r"when the text was traced|rows of a batch"):
+    with pytest.raises(errors.ModelError, match=r"when the text was traced|rows of a batch"):
         mixlens.attribute(trace, name)
 
 
@@ -87,7 +87,7 @@ def test_each_text_of_a_batch_is_compared() -> None:
     old = lens.trace(input_ids=ids(7))
     weights(model)
     for traces in ([old, lens.trace(input_ids=ids(5))], [lens.trace(input_ids=ids(5)), old]):
-        with pytest.raises(ModelError, match="when the text was traced"):
+        with pytest.raises(errors.ModelError, match="when the text was traced"):
             mixlens.attribute(traces, "grad_l2")
 
 
@@ -96,7 +96,7 @@ def test_hta_and_attention_are_of_one_model() -> None:
     trace = lens.trace(input_ids=ids(5))
     for layer in model.bert.encoder.layer:
         layer.attention.self.query.weight.data.mul_(3)
-    with pytest.raises(ModelError, match="what layer 0 writes is not what it was when the text was traced"):
+    with pytest.raises(errors.ModelError, match="what layer 0 writes is not what it was when the text was traced"):
         mixlens.mix(trace, ["attention", "hta"])
 
 
@@ -115,7 +115,7 @@ def test_logits_of_every_task() -> None:
         answer = dict(lens.outputs([trace]))
         rows.compare_put_out(trace, answer)
         changed = {key: value + 1 if key.endswith("logits") else value for key, value in answer.items()}
-        with pytest.raises(ModelError, match="what the model puts out is not what it was"):
+        with pytest.raises(errors.ModelError, match="what the model puts out is not what it was"):
             rows.compare_put_out(trace, changed)
 
     compared("classification", "AutoModelForSequenceClassification")
@@ -129,7 +129,7 @@ def test_a_trace_without_layers_or_logits_has_nothing_to_compare() -> None:
     assert trace.logits is None
     rows.compare_put_out(trace, {"logits": torch.zeros(1, 2)})
     rows.compare_written(trace, -1, trace.layers[-1].output)
-    with pytest.raises(ModelError, match="what layer 2 writes"):
+    with pytest.raises(errors.ModelError, match="what layer 2 writes"):
         rows.compare_written(trace, -1, 2 * trace.layers[-1].output)
     streamed, _ = lens.run_traced([lens.encode_ids(ids(5))], each=lambda *given: None)
     rows.compare_written(streamed[0], -1, torch.zeros(5, 32))

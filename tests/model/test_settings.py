@@ -15,7 +15,7 @@ from conftest import SMALL, hf_model, ids, randomise
 from torch import nn
 
 import mixlens
-from mixlens.model.families import FAMILIES, Family
+from mixlens.model import families
 
 MAPS = ["alti", "globenc", "value_zeroing"]
 
@@ -228,15 +228,15 @@ def test_chunks_of_the_feed_forward_that_do_not_fit() -> None:
 
 
 def test_fused_values_with_an_attention_module_are_refused_by_name() -> None:
-    entry = next(family for family in FAMILIES if "gpt2" in family.model_types)
-    wrong = Family(**{**vars(entry), "attention": "attn"})
+    entry = next(family for family in families.FAMILIES if "gpt2" in family.model_types)
+    wrong = families.Family(**{**vars(entry), "attention": "attn"})
     assert "value_layout" in refusal(lambda: mixlens.load(stock("gpt2"), family=wrong))
 
 
 def test_attention_weights_that_are_kept_inside_are_told_as_they_are() -> None:
     """A module that returns no weights although it runs with eager attention: loading it so again would not help."""
-    entry = next(family for family in FAMILIES if "bert" in family.model_types)
-    wrong = Family(**{**vars(entry), "attention": "attention.output"})
+    entry = next(family for family in families.FAMILIES if "bert" in family.model_types)
+    wrong = families.Family(**{**vars(entry), "attention": "attention.output"})
     model = copy.deepcopy(hf_model("bert", attention="eager"))
     said = refusal(lambda: mixlens.load(model, family=wrong))
     assert "Load it with attn_implementation" not in said

@@ -13,9 +13,8 @@ from conftest import DISTINCT, QUICK, hf_model, ids
 from torch import nn
 
 import mixlens
-from mixlens.model.parts import modules_of
-from mixlens.scoring.maps import known
-from mixlens.scoring.registry import known_attributions
+from mixlens.model import parts
+from mixlens.scoring import maps, registry
 
 
 def hooks_of(model: nn.Module) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def test_loading_tracing_and_mixing_leave_no_trace(case: str) -> None:
     before = state_of(model)
     lens = mixlens.load(model)
     assert lens.hf_model is model
-    mixlens.mix(lens.trace(input_ids=[ids(3), ids(5)]), list(known()))
+    mixlens.mix(lens.trace(input_ids=[ids(3), ids(5)]), list(maps.known()))
     assert_same(before, state_of(model))
 
 
@@ -103,7 +102,7 @@ def test_a_module_without_one_of_its_parts_is_walked_through() -> None:
     inner, outer = nn.Linear(2, 2), nn.Module()
     outer.register_module("gate", None)
     outer.inner = inner
-    assert modules_of(outer) == [outer, inner]
+    assert parts.modules_of(outer) == [outer, inner]
 
 
 def random_states() -> tuple[Any, ...]:
@@ -112,7 +111,7 @@ def random_states() -> tuple[Any, ...]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", sorted(known_attributions()))
+@pytest.mark.parametrize("method", sorted(registry.known_attributions()))
 def test_random_states_of_a_user_stay_as_they_were(method: str) -> None:
     trace = mixlens.load("sentiment", check=False).trace("A dull plot.")
     mixlens.attribute(trace, method, **QUICK.get(method, {}))  # to import a package may draw numbers
