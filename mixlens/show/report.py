@@ -18,8 +18,9 @@ from ..base.paths import path_of
 from ..base.steps import listening
 from ..model.model import Model
 from ..model.predict import named
-from ..runs.corpus import Run
-from ..runs.corpus.page import page_of
+from ..runs.corpus import Run, maps, overview
+from ..runs.corpus.page_facts import EXAMPLES
+from ..runs.corpus.shards import shard_files
 from ..scoring.aggregate import find
 from ..scoring.asking import MethodRequest, parse_method
 from ..scoring.attributions import attribute
@@ -27,6 +28,7 @@ from ..scoring.maps import mix
 from ..scoring.notices import notices_of
 from ..scoring.targets import TargetName, logits_at
 from ..types import Attribution, Example, LayersOf, Map, Result, Texts, Trace
+from . import run_page
 from .flow_page import flow_page, flow_results
 from .generation_page import generation_page
 from .page_file import MEGABYTES, may_write, room_of, write
@@ -215,7 +217,9 @@ def report(
     if isinstance(what, Generation):
         html = generation_page(what.with_effects() if what.whole is not None else what, title=title)
     elif folder is not None:
-        html = page_of(folder, label=label, examples=examples, title=title, room=room)
+        facts = overview(folder, label=label, examples=EXAMPLES if examples is None else examples)
+        kept = partial(maps, folder) if shard_files(folder, "maps") else None
+        html = run_page.page(facts, maps=kept, title=title, room=room)
     elif label is not None or examples is not None:
         raise InputError("label= and examples= go with a run.")
     elif isinstance(what, Model):

@@ -28,7 +28,6 @@ from ...model.loading import load
 from ...model.model import Model
 from ...scoring.notices import notices_of_corpus
 from .cluster import Pool
-from .page import write_page
 from .plan import is_count, plan_of
 from .reading import kind
 from .rows import Fields, InputRow, Rows, Window, fingerprint, place_of, windows
@@ -62,7 +61,9 @@ class Run:
 
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """One HTML file that shows the whole run; as `mixlens.report(run, path)`."""
-        return write_page(self.out, path, **options)
+        from ...show.report import report
+
+        return report(self, path, **options)
 
 
 @door
