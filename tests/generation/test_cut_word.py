@@ -14,16 +14,13 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.answers.generation import Generation
-from mixlens.answers.generation.explaining import Written
-from mixlens.answers.generation.wording import cut_note
+from mixlens.answers.generation import Generation, explaining, wording
 from mixlens.cli.app import app
-from mixlens.model.words import WORD
+from mixlens.model import words
 from mixlens.runs.corpus import generations
-from mixlens.scoring.continuing import Continuation
-from mixlens.show.generation_page import content_of, notebook_html
-from mixlens.show.generation_text import generation_view
-from mixlens.show.text import rendered
+from mixlens.scoring import continuing
+from mixlens.show import generation_page, generation_text
+from mixlens.show import text as shown_text
 
 PROMPTS = ("the cat likes the red ball", "where is the dog", "a park is open. the cat")
 MOST = 7  # tokens
@@ -76,7 +73,7 @@ def test_a_text_that_the_model_ends_is_whole(monkeypatch: pytest.MonkeyPatch, ge
 def test_a_given_text_is_never_cut(generation: Generation) -> None:
     given = talker().explain(generation.text.prompt, method="attention", continuation=generation.text.written.strip())
     assert not given.cut
-    assert cut_note(given) is None
+    assert wording.cut_note(given) is None
 
 
 class Bytes:
@@ -105,7 +102,7 @@ def stopped_in(whole: str, count: int, *, longest: int = 99, end: int | None = N
     )
     prompt: Any = SimpleNamespace(input_ids=(every[0],), pair=None)
     written: Any = SimpleNamespace(input_ids=tuple(every[:count]))
-    return Written(model, prompt, written, False, rows(written)).cut
+    return explaining.Written(model, prompt, written, False, rows(written)).cut
 
 
 @pytest.mark.parametrize("text", ["a It's ", "a red-hot ", "a It' s", "a It'. ", "a It.s ", "a It’s ", "a né ", "a n—"])
@@ -113,7 +110,7 @@ def test_a_mark_that_joins_words_is_asked_what_comes_after_it(text: str) -> None
     """The oracle is the rule of words applied to the whole text."""
     for count in range(3, len(text) - 1):
         stop = len(text[:count].encode())
-        spans = [match.span() for match in WORD.finditer(text)]
+        spans = [match.span() for match in words.WORD.finditer(text)]
         inside = any(start < count < end for start, end in spans)
         assert stopped_in(text, stop) is inside, text[:count]
 
@@ -135,7 +132,7 @@ def test_a_story_model_is_stopped_before_an_apostrophe() -> None:
 def test_half_a_character_is_no_whole_word() -> None:
     def goes_on(text: bytes, token: int) -> bool:
         prompt, whole = SimpleNamespace(input_ids=(1,), pair=None), SimpleNamespace(input_ids=tuple(text))
-        return Continuation(SimpleNamespace(tokenizer=Bytes()), prompt, whole).goes_on_with(token)  # type: ignore[arg-type]
+        return continuing.Continuation(SimpleNamespace(tokenizer=Bytes()), prompt, whole).goes_on_with(token)  # type: ignore[arg-type]
 
     assert goes_on("né".encode()[:-1], "né".encode()[-1])
     assert goes_on(b"a ca", ord("t"))
@@ -146,19 +143,19 @@ def test_half_a_character_is_no_whole_word() -> None:
 
 def test_the_mark_stands_wherever_the_word_does(generation: Generation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    word, note = generation.rows[-1].text, cut_note(generation)
+    word, note = generation.rows[-1].text, wording.cut_note(generation)
     assert note is not None
     assert "is not whole" in note
     content = generation.to_dict()
     assert content["cut"] is content["rows"][-1]["cut"] is content["words"][-1]["cut"] is True
-    terminal = rendered(generation_view(generation), width=200)
+    terminal = shown_text.rendered(generation_text.generation_view(generation), width=200)
     assert f"note: {note}" in terminal
     assert terminal.count(f"{word}…") >= 2  # in the text and in the table
-    page = content_of(generation)
+    page = generation_page.content_of(generation)
     assert page["cut"] == note
     assert page["words"][-1]["text"] == page["spans"][-1]["text"].split()[-1] == f"{word}…"
-    assert f"{word}…" in notebook_html(generation)
-    assert note in notebook_html(generation)
+    assert f"{word}…" in generation_page.notebook_html(generation)
+    assert note in generation_page.notebook_html(generation)
     mixlens.plot(generation).save(tmp_path / "f.svg")
     figure = (tmp_path / "f.svg").read_text()
     assert f"{word}…" in figure
@@ -167,10 +164,10 @@ def test_the_mark_stands_wherever_the_word_does(generation: Generation, tmp_path
 
 def test_a_whole_word_has_no_mark(tmp_path: Path) -> None:
     whole = written(*first_that_is(False))
-    assert cut_note(whole) is None
-    assert content_of(whole)["cut"] is None
-    assert "…" not in rendered(generation_view(whole), width=300)
-    assert "not whole" not in notebook_html(whole)
+    assert wording.cut_note(whole) is None
+    assert generation_page.content_of(whole)["cut"] is None
+    assert "…" not in shown_text.rendered(generation_text.generation_view(whole), width=300)
+    assert "not whole" not in generation_page.notebook_html(whole)
 
 
 def test_files_keep_the_mark(generation: Generation, tmp_path: Path) -> None:
@@ -199,4 +196,4 @@ def test_the_command_says_it(generation: Generation, tmp_path: Path) -> None:
     asked = ["explain", str(generation.text.prompt), "-m", str(tmp_path / "model"), "--dtype", "float64"]
     done = CliRunner().invoke(app, [*asked, "--method", "attention", "--generate", str(len(generation)), "--no-color"])
     assert done.exit_code == 0
-    assert cut_note(generation) in " ".join(done.output.split())
+    assert wording.cut_note(generation) in " ".join(done.output.split())

@@ -15,9 +15,8 @@ from conftest import CAUSAL, SHARED, TWINS, hf_model, ids, needs_shared
 from made import talker, tokenizer
 
 import mixlens
-from mixlens.answers.generation.explaining import steps_of, write, written_after
-from mixlens.answers.generation.wording import BACK, largest_loss, named_row, own_shares, prompt_shares
-from mixlens.scoring.attributions import attribute
+from mixlens.answers.generation import explaining, wording
+from mixlens.scoring import attributions
 
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
@@ -45,12 +44,12 @@ def logits_of(model: Any, numbers: list[int]) -> torch.Tensor:
 def test_rows_of_one_pass_are_those_of_each_text_alone(case: str) -> None:
     model = mixlens.load(hf_model(case, head="AutoModelForCausalLM"))
     prompt = model.encode_ids(ids(5))
-    written = written_after(model, prompt, ids(3, seed=1), given=True)
+    written = explaining.written_after(model, prompt, ids(3, seed=1), given=True)
     for name in ("alti", "grad_x_input"):
-        for step, place in zip(steps_of(written, name, {}), written.places, strict=True):
+        for step, place in zip(explaining.steps_of(written, name, {}), written.places, strict=True):
             alone = model.trace(input_ids=list(written.whole.input_ids[:place]))
             target = {} if name == "alti" else {"target": written.whole.input_ids[place]}
-            torch.testing.assert_close(step.scores, attribute(alone, name, **target).scores, **CLOSE)
+            torch.testing.assert_close(step.scores, attributions.attribute(alone, name, **target).scores, **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +57,12 @@ def test_rows_of_one_pass_are_those_of_each_text_alone(case: str) -> None:
 )
 def test_every_kind_of_method_gives_what_each_text_alone_gives(name: str) -> None:
     model = talker()
-    written = write(model, "the cat is red. the dog", continuation="likes playing")
+    written = explaining.write(model, "the cat is red. the dog", continuation="likes playing")
     options = {"replacement": "delete"} if name == "blank_out" else {}
-    for step, place in zip(steps_of(written, name, options), written.places, strict=True):
+    for step, place in zip(explaining.steps_of(written, name, options), written.places, strict=True):
         alone = model.trace(input_ids=list(written.whole.input_ids[:place]))
         target = {"target": written.whole.input_ids[place]} if name in mixlens.scoring.attributions.known() else {}
-        expected = attribute(alone, name, **target, **options)
+        expected = attributions.attribute(alone, name, **target, **options)
         torch.testing.assert_close(step.scores, expected.scores, **CLOSE)
         assert step.tokens == alone.tokens
         rollout = step.info.get("rollout")
@@ -71,7 +70,7 @@ def test_every_kind_of_method_gives_what_each_text_alone_gives(name: str) -> Non
 
 
 def test_the_beginning_of_a_trace_is_the_trace_of_the_beginning() -> None:
-    written = write(talker(), "the cat is red. the dog", continuation="likes playing")
+    written = explaining.write(talker(), "the cat is red. the dog", continuation="likes playing")
     place = written.places[1]
     begun, alone = written.before(place), talker().trace(input_ids=list(written.whole.input_ids[:place]))
     assert (begun.tokens, begun.predicts, len(begun.layers)) == (alone.tokens, alone.predicts, len(alone.layers))
@@ -112,7 +111,7 @@ def test_rows_sum_to_one_with_own_words_and_the_begin_mark(name: str) -> None:
     begin = (
         generation.matrix[:, [number for number, word in enumerate(generation.columns) if word.special]].abs().sum(-1)
     )
-    parts = own_shares(generation) + prompt_shares(generation) + begin
+    parts = wording.own_shares(generation) + wording.prompt_shares(generation) + begin
     torch.testing.assert_close(parts, torch.ones_like(parts))
 
 
@@ -187,14 +186,14 @@ def test_a_prompt_that_would_be_empty_has_no_effect() -> None:
     """Without a begin mark, nothing is left when the only sentence is left out: that is not a number, and said as None."""
     model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"))
     generation = mixlens.answers.generation.explaining.explain_written(
-        written_after(model, model.encode_ids(ids(1)), ids(2, seed=1), given=True), "alti"
+        explaining.written_after(model, model.encode_ids(ids(1)), ids(2, seed=1), given=True), "alti"
     ).with_effects()
     assert bool(generation.effects.words[:, 0].isnan().all())
     assert generation.to_dict()["rows"][0]["effects"][0] is None
 
 
 def test_the_answer_names_the_largest_loss(generation: Any) -> None:
-    loss = largest_loss(generation)
+    loss = wording.largest_loss(generation)
     rows = [number for number, row in enumerate(generation.rows) if not row.mark and not row.special]
     assert loss is not None
     assert loss.change == float(generation.effects.groups[rows].min())
@@ -214,14 +213,14 @@ def with_rows(generation: Any, made_of_prompt: list[float]) -> Any:
 def test_the_word_that_the_prompt_counts_most_for_has_the_largest_share_in_it(generation: Any) -> None:
     """Chosen by the share that the sentence gives, whichever word loses most; no other word of the table has more."""
     assert generation.columns[1].counts
-    loss = largest_loss(generation)
+    loss = wording.largest_loss(generation)
     other = next(row for row, word in enumerate(generation.rows) if row != loss.row and not word.mark)
     for best in (loss.row, other):
         shares = [0.45] * len(generation.rows)
         shares[best] = 0.9
         made = with_rows(generation, shares)
         table = made.matrix[:, [number for number, word in enumerate(made.columns) if word.counts]].abs().sum(-1)
-        assert named_row(made) == best == int(table.argmax())
+        assert wording.named_row(made) == best == int(table.argmax())
         told = made.sentence.replace("\u202f", " ")
         assert f"The prompt counts most for {made.rows[best].text}: 90 % of that word" in told
         effect = float(made.effects.groups[best].min())
@@ -229,11 +228,11 @@ def test_the_word_that_the_prompt_counts_most_for_has_the_largest_share_in_it(ge
 
 
 def test_the_prompt_comes_back_for_the_word_that_loses_most(generation: Any) -> None:
-    loss = largest_loss(generation)
+    loss = wording.largest_loss(generation)
     shares = [0.5] * len(generation.rows)
-    shares[loss.row] = 0.9 * (1 - BACK)
+    shares[loss.row] = 0.9 * (1 - wording.BACK)
     made = with_rows(generation, shares)
-    assert named_row(made) == loss.row
+    assert wording.named_row(made) == loss.row
     assert f"The prompt comes back for {made.rows[loss.row].text}: 36" in made.sentence
 
 
@@ -350,7 +349,7 @@ def test_what_cannot_be_written_is_refused(generation: Any, tmp_path: Path) -> N
 
 def test_tokens_stand_for_words_where_words_are_not_known() -> None:
     model = mixlens.load(hf_model("llama", head="AutoModelForCausalLM"))
-    written = written_after(model, model.encode_ids(ids(4)), ids(2, seed=1), given=True)
+    written = explaining.written_after(model, model.encode_ids(ids(4)), ids(2, seed=1), given=True)
     generation = mixlens.answers.generation.explaining.explain_written(written, "alti")
     assert generation.text.unit == "token"
     assert len(generation.rows) == 2

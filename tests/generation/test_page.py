@@ -12,9 +12,8 @@ import pytest
 from made import talker
 
 import mixlens
-from mixlens.base.text import points
-from mixlens.show.generation_page import GENERATE
-from mixlens.show.page_template import script_of
+from mixlens.base import text as shown_text
+from mixlens.show import generation_page, page_template
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "show"))
 pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
@@ -84,7 +83,7 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     shown = page.locator("section table tbody td.number").all_inner_texts()
     shares = [percent(float(generation.matrix[4, column])) for column in prompt]
     assert shown[::2] == shares
-    # leaving out: points, both ways, and the units of one table never mix
+    # leaving out: shown_text.points, both ways, and the units of one table never mix
     page.get_by_role("radio", name="what leaving it out does").check(force=True)
     assert page.locator(".matrix .own-bar").count() == 0
     ends = page.locator(".legend.changes .ticks span").all_inner_texts()
@@ -101,8 +100,8 @@ def test_the_page_opens_on_the_answer_and_shows_the_table(opened: Open, generati
     said = page.locator("section .readout").inner_text()
     after = percent(max(0.0, before + change))
     named = f"Without sentence {group + 1}, “{generation.rows[row].text}”"
-    assert said == f"{named} goes from {percent(before)} to {after}: {points(change)}."
-    assert points(change) != points(float(firsts[row, group]))
+    assert said == f"{named} goes from {percent(before)} to {after}: {shown_text.points(change)}."
+    assert shown_text.points(change) != shown_text.points(float(firsts[row, group]))
     # own words one by one
     page.get_by_role("radio", name="how much it is made of").check(force=True)
     page.get_by_role("radio", name="one by one").check(force=True)
@@ -196,7 +195,7 @@ def test_a_narrow_page_says_what_it_shows(opened: Open, generation: Any, tmp_pat
     assert title.inner_text() == "Written words by prompt words"
     parts = "[['quote', '.'], ['quote', 'ball'], ['strong', '!']]"
     ask = f"return {parts}.map((one) => make('p', {{}}, ...answerParts([one])).textContent);"
-    body = script_of(*GENERATE.scripts, start=ask)
+    body = page_template.script_of(*generation_page.GENERATE.scripts, start=ask)
     assert page.evaluate(body.replace("(() => {", "() => {", 1).rstrip().removesuffix("})();") + "}") == [
         "“.”",
         "ball",

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli.app import app
-from mixlens.show.generation_page import notebook_html
-from mixlens.show.generation_text import generation_view
-from mixlens.show.text import rendered
+from mixlens.show import generation_page, generation_text
+from mixlens.show import text as shown_text
 
 pytest.importorskip("matplotlib")
 PROMPT = "the cat likes the red ball. the dog is a cat! where is the park"
@@ -33,7 +32,7 @@ def generation() -> Any:
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("color", [True, False])
 def test_the_table_fits_every_width(generation: Any, width: int, color: bool) -> None:
-    text = rendered(generation_view(generation), width=width, color=color)
+    text = shown_text.rendered(generation_text.generation_view(generation), width=width, color=color)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert all(len(line) <= width for line in plain.splitlines())
     assert "What did each written word rest on?" in " ".join(plain.split())
@@ -42,10 +41,10 @@ def test_the_table_fits_every_width(generation: Any, width: int, color: bool) ->
 
 
 def test_sentences_where_words_do_not_fit(generation: Any) -> None:
-    by_sentence = rendered(generation_view(generation), width=100).splitlines()
+    by_sentence = shown_text.rendered(generation_text.generation_view(generation), width=100).splitlines()
     head = next(line for line in by_sentence if line.startswith("written ") and "sure" in line)
     assert head.split()[:5] == ["written", "sure", "s1", "change", "s2"]
-    by_word = rendered(generation_view(generation, by="word"), width=200).splitlines()
+    by_word = shown_text.rendered(generation_text.generation_view(generation, by="word"), width=200).splitlines()
     head = next(line for line in by_word if line.startswith("written ") and "sure" in line).split()
     assert head[2:-3] == [word.text for word in generation.columns if word.counts]
     with pytest.raises(mixlens.MixlensError, match="by= is word or sentence"):
@@ -53,7 +52,7 @@ def test_sentences_where_words_do_not_fit(generation: Any) -> None:
 
 
 def test_cells_are_the_shares(generation: Any) -> None:
-    lines = rendered(generation_view(generation, by="word"), width=200).splitlines()
+    lines = shown_text.rendered(generation_text.generation_view(generation, by="word"), width=200).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("written ") and "sure" in line)
     numbers = [number for number, word in enumerate(generation.columns) if word.counts]
     for row in range(len(generation.rows)):
@@ -66,7 +65,7 @@ def test_cells_are_the_shares(generation: Any) -> None:
 
 
 def test_a_notebook_shows_the_answer_and_every_cell(generation: Any) -> None:
-    shown = notebook_html(generation)
+    shown = generation_page.notebook_html(generation)
     assert "<script" not in shown
     assert shown.count("<tr>") == len(generation.rows) + 1
     assert generation._repr_html_() == shown

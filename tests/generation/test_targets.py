@@ -11,9 +11,7 @@ from made import talker
 
 import mixlens
 from mixlens.model.vocabulary import pieces_of, token_name
-from mixlens.scoring.attributions import attribute
-from mixlens.scoring.sequences import continuation_ids, followed
-from mixlens.scoring.targets import resolve
+from mixlens.scoring import attributions, sequences, targets
 
 PROMPT = "the cat likes"
 WORD = "playing"  # ▁play ing
@@ -31,12 +29,12 @@ def test_the_number_is_the_sum_of_log_probabilities(case: str) -> None:
     trace = model.trace(PROMPT)
     pieces = list(pieces_of(model, WORD))
     assert model.tokens(pieces) == ("▁play", "ing")
-    whole = followed(trace, WORD)
+    whole = sequences.followed(trace, WORD)
     expected = by_hand(model, list(trace.input_ids), pieces)
     for score, value in (("log_probability", expected), ("probability", 2.718281828459045**expected)):
-        number = resolve(whole, WORD, score=score).of(model.outputs([whole]))
+        number = targets.resolve(whole, WORD, score=score).of(model.outputs([whole]))
         assert float(number) == pytest.approx(value, rel=1e-5)
-    assert resolve(whole, WORD).name == WORD
+    assert targets.resolve(whole, WORD).name == WORD
 
 
 @pytest.mark.parametrize("name", ["grad_x_input", "integrated_gradients", "blank_out"])
@@ -45,11 +43,11 @@ def test_scores_are_the_sum_over_the_pieces(name: str) -> None:
     model = talker()
     trace = model.trace(PROMPT)
     options = {"score": "log_probability", **({"replacement": "delete"} if name == "blank_out" else {})}
-    read = attribute(trace, name, target=WORD, **options)
+    read = attributions.attribute(trace, name, target=WORD, **options)
     pieces = pieces_of(model, WORD)
-    first = attribute(trace, name, target=pieces[0], **options).scores
+    first = attributions.attribute(trace, name, target=pieces[0], **options).scores
     longer = model.trace(input_ids=[*trace.input_ids, *pieces[:-1]])
-    second = attribute(longer, name, target=pieces[1], **options).scores.clone()
+    second = attributions.attribute(longer, name, target=pieces[1], **options).scores.clone()
     second[: len(first)] += first
     keep = slice(None) if name != "blank_out" else slice(0, len(first) - 1)  # positions that predict are never blanked
     torch.testing.assert_close(read.scores[keep], second[keep], rtol=1e-5, atol=1e-6)
@@ -75,7 +73,7 @@ def test_several_tokens_take_no_foil_and_no_short_trace() -> None:
     with pytest.raises(mixlens.MixlensError, match="takes no foil"):
         model.explain(PROMPT, method="grad_x_input", target=WORD, foil="ball")
     with pytest.raises(mixlens.MixlensError, match="which this trace does not hold"):
-        resolve(model.trace(PROMPT), WORD)
+        targets.resolve(model.trace(PROMPT), WORD)
     with pytest.raises(mixlens.MixlensError, match="is not one token"):
         model.explain(PROMPT, method="grad_x_input", target="snö")  # not in the vocabulary
 
@@ -94,7 +92,7 @@ def test_a_masked_model_needs_as_many_masks() -> None:
     expected = sum(
         float(shares[place, piece]) for place, piece in zip(trace.predicts, pieces_of(model, word), strict=True)
     )
-    assert float(resolve(trace, word, score="log_probability").of(model.outputs([trace]))) == pytest.approx(
+    assert float(targets.resolve(trace, word, score="log_probability").of(model.outputs([trace]))) == pytest.approx(
         expected, rel=1e-4
     )
     assert read.info["target"] == word
@@ -106,7 +104,7 @@ def test_every_name_that_is_printed_can_be_given_back() -> None:
         for plain in (False, True):
             name = token_name(model, number, plain=plain)
             target: Any = int(name) if name.isdigit() and name == str(number) else name
-            assert resolve(model.trace(PROMPT), target).ids == (number,), name
+            assert targets.resolve(model.trace(PROMPT), target).ids == (number,), name
 
 
 @pytest.mark.parametrize(
@@ -120,10 +118,10 @@ def test_every_name_that_is_printed_can_be_given_back() -> None:
 )
 def test_a_continuation_is_read_with_its_prompt(prompt: str, continuation: str, tokens: tuple[str, ...]) -> None:
     model = talker()
-    assert model.tokens(continuation_ids(model, model.encode(prompt), continuation)) == tokens
+    assert model.tokens(sequences.continuation_ids(model, model.encode(prompt), continuation)) == tokens
 
 
 def test_a_model_without_tokenizer_has_no_words() -> None:
     model = mixlens.load(hf_model("llama", head="AutoModelForCausalLM"))
     with pytest.raises(mixlens.MixlensError, match="no tokenizer"):
-        attribute(model.trace(input_ids=[5, 6]), "grad_x_input", target="swimming")
+        attributions.attribute(model.trace(input_ids=[5, 6]), "grad_x_input", target="swimming")

@@ -1,5 +1,6 @@
 """The local server: right numbers, clear refusals, one worker, bounded memory, and no use by other sites."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import http.client
@@ -24,11 +25,11 @@ import torch
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
-import mixlens  # noqa: E402
-from mixlens.base import errors  # noqa: E402
-from mixlens.base.errors import InputError  # noqa: E402
-from mixlens.serve.app import application, run  # noqa: E402
-from mixlens.serve.jobs import (  # noqa: E402
+import mixlens
+from mixlens.base import errors
+from mixlens.base.errors import InputError
+from mixlens.serve import app as serve_app
+from mixlens.serve.jobs import (
     Desk,
     Limits,
     Stoppable,
@@ -79,7 +80,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Client, Any]]:
-    app = application([mixlens.load("agreement"), mixlens.load("sentiment")], limits=LIMITS)
+    app = serve_app.application([mixlens.load("agreement"), mixlens.load("sentiment")], limits=LIMITS)
     place = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
@@ -484,7 +485,7 @@ def test_bad_servers_are_refused() -> None:
         Desk([], Limits())
     taken = socket.create_server(("127.0.0.1", 0))
     with pytest.raises(InputError, match="cannot listen"):
-        run([model], host="127.0.0.1", port=taken.getsockname()[1])
+        serve_app.run([model], host="127.0.0.1", port=taken.getsockname()[1])
     taken.close()
 
 

@@ -1,5 +1,6 @@
 """The local server holds its limits: every method stops, slow requests end, other names and origins are refused whole."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import asyncio
@@ -22,12 +23,12 @@ import torch
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
-from test_serve import SENTENCE, Client, ended  # noqa: E402
+from test_serve import SENTENCE, Client, ended
 
-import mixlens  # noqa: E402
-from mixlens.serve.app import application, settings  # noqa: E402
-from mixlens.serve.guard import Guard, host_name  # noqa: E402
-from mixlens.serve.jobs import (  # noqa: E402
+import mixlens
+from mixlens.serve import app as serve_app
+from mixlens.serve.guard import Guard, host_name
+from mixlens.serve.jobs import (
     Desk,
     Limits,
     Stoppable,
@@ -39,9 +40,9 @@ PAGE = Path(mixlens.__file__).parent / "show" / "page"
 
 @contextmanager
 def serving(limits: Limits, *names: str) -> Iterator[tuple[Client, Desk]]:
-    app = application([mixlens.load(name) for name in names], limits=limits)
+    app = serve_app.application([mixlens.load(name) for name in names], limits=limits)
     place = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(settings(app))
+    server = uvicorn.Server(serve_app.settings(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
     try:

@@ -1,5 +1,6 @@
 """The questions of the local server: its answers are the library's, its steps are true, its refusals say what to do."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import json
@@ -17,17 +18,21 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
-from test_serve import Client  # noqa: E402
+from test_serve import Client
 
-import mixlens  # noqa: E402
-from mixlens.serve.app import application, measure  # noqa: E402
-from mixlens.serve.describe import EXAMPLES  # noqa: E402
-from mixlens.serve.jobs import Desk, Limits  # noqa: E402
-from mixlens.serve.questions import example_question  # noqa: E402
-from mixlens.serve.work import steps_of  # noqa: E402
-from mixlens.show.flow_page import flow_data, flow_results, picture_of  # noqa: E402
-from mixlens.show.page_file import MEGABYTES, room_of  # noqa: E402
-from mixlens.show.page_template import SERVED, asset, policy_in, style_and_script  # noqa: E402
+import mixlens
+from mixlens.serve import app as serve_app
+from mixlens.serve import (
+    describe,
+    jobs,
+    questions,
+    work,
+)
+from mixlens.show import (
+    flow_page,
+    page_file,
+    page_template,
+)
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "a good film but a dull plot"
@@ -41,7 +46,7 @@ def loaded(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Client, Any]]:
-    app = application([loaded("agreement"), loaded("sentiment")], limits=Limits(tokens=64, kept=16))
+    app = serve_app.application([loaded("agreement"), loaded("sentiment")], limits=jobs.Limits(tokens=64, kept=16))
     place = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
@@ -105,13 +110,13 @@ def test_every_step_is_told_and_all_have_begun_at_the_end(client: Client) -> Non
     told, _ = answer(client, model="sentiment", text=REVIEW, question="methods")
     assert told["begun"] == len(told["steps"]) == 4 + len(methods)
     told, _ = answer(client, model="sentiment", text=REVIEW, question="flow")
-    assert told["begun"] == len(told["steps"]) == len(steps_of("flow", (), 9))
+    assert told["begun"] == len(told["steps"]) == len(work.steps_of("flow", (), 9))
 
 
 def test_what_flows_where_is_the_page_of_flow(client: Client) -> None:
     _, got = answer(client, model="sentiment", text=REVIEW, question="flow")
-    scores, heads = flow_results(loaded("sentiment"), REVIEW)
-    wanted = flow_data(picture_of(scores, heads=heads), room_of(MEGABYTES))
+    scores, heads = flow_page.flow_results(loaded("sentiment"), REVIEW)
+    wanted = flow_page.flow_data(flow_page.picture_of(scores, heads=heads), page_file.room_of(page_file.MEGABYTES))
     assert got["flow"]["sentence"] == [list(piece) for piece in wanted["sentence"]]
     assert [word["share"] for word in got["flow"]["words"]] == pytest.approx(
         [word["share"] for word in wanted["words"]], abs=1e-6
@@ -126,7 +131,7 @@ def test_an_answer_is_also_one_file_that_runs_its_own_script_alone(client: Clien
         status, headers, body = client.raw("GET", f"/api/jobs/{made['id']}/file")
         page = body.decode()
         assert (status, starts in page) == (200, True)
-        assert headers["content-security-policy"].startswith(policy_in(page))
+        assert headers["content-security-policy"].startswith(page_template.policy_in(page))
         assert "connect-src" not in headers["content-security-policy"]
         _, headers, same = client.raw("GET", f"/api/jobs/{made['id']}/file?save=true")
         assert headers["content-disposition"] == 'attachment; filename="mixlens-answer.html"'
@@ -146,11 +151,11 @@ def test_maps_have_no_answer_and_answers_have_no_maps(client: Client) -> None:
 
 @pytest.mark.skipif(not STORIES.is_dir(), reason="needs ../shared/models/stories260K")
 def test_written_words_of_a_causal_model() -> None:
-    desk = Desk([loaded(str(STORIES))], Limits())
+    desk = jobs.Desk([loaded(str(STORIES))], jobs.Limits())
     try:
         (name,) = desk.models
         text = "Once upon a time there was a little"
-        asked = {**example_question(desk.models[name], text, 9), "generate": 5}
+        asked = {**questions.example_question(desk.models[name], text, 9), "generate": 5}
         job = desk.submit(name, asked, question="written")
         end = time.monotonic() + 60
         while job.ended is None and time.monotonic() < end:
@@ -249,10 +254,10 @@ def test_tokens_are_counted_by_the_models_tokenizer(client: Client, text: str, t
 
 
 def test_times_are_measured_while_nobody_waits() -> None:
-    desk = Desk([loaded("sentiment")], Limits())
+    desk = jobs.Desk([loaded("sentiment")], jobs.Limits())
     try:
         assert desk.times == {}
-        measure(desk)
+        serve_app.measure(desk)
         job = desk.submit(
             "sentiment", {"text": REVIEW, "methods": ["alti"]}
         )  # goes first: a trial is put off, and done later
@@ -261,7 +266,7 @@ def test_times_are_measured_while_nobody_waits() -> None:
             time.sleep(0.02)
         assert job.state == "done"
         assert set(desk.times) == {("sentiment", question) for question in ("why", "flow", "methods")}
-        tokens = len(loaded("sentiment").encode(EXAMPLES["classification"]).input_ids)
+        tokens = len(loaded("sentiment").encode(describe.EXAMPLES["classification"]).input_ids)
         assert all(seconds > 0 and count == tokens for seconds, count in desk.times.values())
         assert desk.job("") is None  # an example is nobody's job
     finally:
@@ -281,9 +286,9 @@ def test_a_text_goes_before_examples_that_are_timed(monkeypatch: pytest.MonkeyPa
             time.sleep(0.01)
 
     monkeypatch.setattr("mixlens.serve.jobs.answered", slow)
-    desk = Desk([loaded("sentiment")], Limits())
+    desk = jobs.Desk([loaded("sentiment")], jobs.Limits())
     try:
-        desk.measure("sentiment", example_question(loaded("sentiment"), REVIEW, 9), "why")
+        desk.measure("sentiment", questions.example_question(loaded("sentiment"), REVIEW, 9), "why")
         end = time.monotonic() + 30
         while not trials and time.monotonic() < end:
             time.sleep(0.01)
@@ -304,12 +309,16 @@ def test_a_text_goes_before_examples_that_are_timed(monkeypatch: pytest.MonkeyPa
 
 def test_no_name_of_the_pages_scripts_is_there_twice() -> None:
     """They share one function: a second function of a name would silently take the place of the first."""
-    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", asset(*SERVED.scripts), flags=re.MULTILINE)
+    names = re.findall(
+        r"^(?:async )?(?:function|class|const|let) (\w+)",
+        page_template.asset(*page_template.SERVED.scripts),
+        flags=re.MULTILINE,
+    )
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def test_styles_of_an_answer_hold_inside_it_alone() -> None:
-    style, _ = style_and_script(SERVED)
+    style, _ = page_template.style_and_script(page_template.SERVED)
     for selector in (".shows-why {", ".shows-flow {", ".shows-written {"):
         assert style.count(selector) == 1
     assert style.count("{") == style.count("}")

@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
 import mixlens
-from mixlens.serve.describe import about_methods, docs_page, docs_policy, refusal_line
-from mixlens.serve.guard import clipped
+from mixlens.serve import describe, guard
 
 END = " Send JSON as /docs describes it."
 
@@ -34,17 +33,17 @@ def error(*place: Any, kind: str = "int_type", **more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_was_wrong_with_a_request_is_one_line(errors: list[dict[str, Any]], line: str) -> None:
-    assert refusal_line(errors) == line + END
+    assert describe.refusal_line(errors) == line + END
 
 
 def test_long_words_are_cut_with_dots() -> None:
-    assert clipped("x" * 120) == "x" * 120
-    assert clipped("x" * 121) == "x" * 117 + "..."
+    assert guard.clipped("x" * 120) == "x" * 120
+    assert guard.clipped("x" * 121) == "x" * 117 + "..."
 
 
 def test_every_method_is_described_once_with_its_kind() -> None:
-    found = {one["name"]: one for one in about_methods()}
-    assert len(found) == len(about_methods())
+    found = {one["name"]: one for one in describe.about_methods()}
+    assert len(found) == len(describe.about_methods())
     assert {"alti", "globenc", "attcat", "deeplift"} <= set(found)
     assert (found["alti"]["kind"], found["attcat"]["kind"]) == ("map", "attribution")
     for one in found.values():
@@ -86,7 +85,7 @@ API: dict[str, Any] = {
 
 
 def test_the_api_is_a_page_without_a_script() -> None:
-    page = docs_page(API)
+    page = describe.docs_page(API)
     assert re.findall(r"<h2><code>(.*?)</code></h2>", page) == ["GET /a/{b}", "POST /a/{b}"]
     assert "About &lt;it&gt;." in page
     assert "<p>Gives &amp; takes. More.</p>" in page
@@ -97,4 +96,4 @@ def test_the_api_is_a_page_without_a_script() -> None:
     assert re.findall(r"Answers: (.*?)</p>", page) == ["200, 404", "201"]
     assert page.endswith("</main></body></html>")
     assert "<script" not in page
-    assert docs_policy().startswith("default-src 'none'; style-src 'sha256-")
+    assert describe.docs_policy().startswith("default-src 'none'; style-src 'sha256-")

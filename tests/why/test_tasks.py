@@ -11,10 +11,8 @@ import transformers
 from conftest import CAUSAL, DISTINCT, head_of, ids, loaded, randomise
 
 import mixlens
-from mixlens.answers import Why
-from mixlens.base.errors import InputError
-from mixlens.scoring.removal import answers
-from mixlens.scoring.targets import resolve
+from mixlens.base import errors
+from mixlens.scoring import removal, targets
 
 CONTEXT = "The keys to the cabinet were rusty. The author of the books was old."
 QUICK = ("grad_x_input", "attcat")  # the identities of trust do not depend on the method
@@ -53,7 +51,7 @@ def logits_without(model: Any, text: Any, tokens: set[int]) -> Any:
         return model.hf_model(**inputs), kept
 
 
-def tokens_of(why: Why) -> set[int]:
+def tokens_of(why: mixlens.Why) -> set[int]:
     return {token for place in why.answer.for_ for token in why.words[place].tokens}
 
 
@@ -74,7 +72,7 @@ def test_pairs_keep_their_two_texts_apart() -> None:
 def test_a_tagger_is_asked_about_one_word() -> None:
     model = tiny("AutoModelForTokenClassification", num_labels=3)
     model.hf_model.config.id2label = {0: "O", 1: "LOC", 2: "PER"}
-    with pytest.raises(InputError, match=r"Name one: query=WORD\. It tags: The (O|LOC|PER), keys"):
+    with pytest.raises(errors.InputError, match=r"Name one: query=WORD\. It tags: The (O|LOC|PER), keys"):
         mixlens.why(model, "The keys were rusty.")
     why = mixlens.why(model, "The keys were rusty.", query="keys", methods=QUICK)
     assert why.question == f"Why did the model tag “keys” as {why.answer.target}?"
@@ -103,9 +101,9 @@ def test_an_answer_is_words_of_the_context_which_stay() -> None:
     assert best.answer.target in (CONTEXT, "no answer") or best.answer.target in CONTEXT
     assert best.predictions[0][0] == best.answer.target
     assert [share for _, share in best.predictions] == sorted((share for _, share in best.predictions), reverse=True)
-    with pytest.raises(InputError, match="the context has no 'Paris'"):
+    with pytest.raises(errors.InputError, match="the context has no 'Paris'"):
         mixlens.why(model, "What was rusty?", pair=CONTEXT, target="Paris")
-    with pytest.raises(InputError, match="has no foil"):
+    with pytest.raises(errors.InputError, match="has no foil"):
         mixlens.why(model, "What was rusty?", pair=CONTEXT, foil="old")
 
 
@@ -114,12 +112,12 @@ def test_the_last_word_of_a_prompt_may_go_and_the_one_before_it_predicts() -> No
     prompt = ids(6)
     trace = model.trace(input_ids=prompt)
     target, foil = trace.logits[0].topk(2).indices.tolist()
-    asked = resolve(trace, target, foil=foil, score="probability")
+    asked = targets.resolve(trace, target, foil=foil, score="probability")
     for gone in ([5], [4, 5], [1, 5], [2], [0, 1]):
         kept = torch.tensor([[token for place, token in enumerate(prompt) if place not in gone]])
         with torch.no_grad():
             logits = model.hf_model(input_ids=kept).logits[0, -1]
-        (found,) = answers(trace, [gone], asked)
+        (found,) = removal.answers(trace, [gone], asked)
         assert found.value == pytest.approx(float(torch.sigmoid(logits[target] - logits[foil])), abs=1e-9)
         assert found.predicted == (int(logits.argmax()),)
     why = mixlens.why(model, trace, methods=("grad_x_input",))
@@ -127,7 +125,7 @@ def test_the_last_word_of_a_prompt_may_go_and_the_one_before_it_predicts() -> No
 
 
 def test_a_model_without_a_head_says_nothing() -> None:
-    with pytest.raises(InputError, match="without a head"):
+    with pytest.raises(errors.InputError, match="without a head"):
         mixlens.why(tiny("AutoModel"), "The keys were rusty.")
 
 

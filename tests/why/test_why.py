@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.answers import Why, from_dict
-from mixlens.answers.case import CHOICES, methods_for
-from mixlens.base.errors import InputError, ResultError
+from mixlens.answers import case, from_dict
+from mixlens.base import errors
 
 TEXT = "A dull film, but the cast is wonderful."
 MASKED = "The keys to the cabinet [MASK] rusty."
@@ -30,7 +29,7 @@ def lens(name: str) -> Any:
 
 
 @cache
-def answer(name: str = "sentiment", text: str = TEXT, **options: Any) -> Why:
+def answer(name: str = "sentiment", text: str = TEXT, **options: Any) -> mixlens.Why:
     return mixlens.why(lens(name), text, **options)
 
 
@@ -62,22 +61,22 @@ def test_a_word_scores_the_sum_of_its_tokens() -> None:
             assert score == pytest.approx(float(sum(scores[place] for place in word.tokens)), abs=1e-12)
 
 
-def sorted_methods(why: Why) -> list[str]:
+def sorted_methods(why: mixlens.Why) -> list[str]:
     return [reading.id for reading in why.methods]
 
 
 def test_signed_methods_come_before_the_others_and_the_leading_one_first() -> None:
     why = answer()
-    assert why.methods[0].id == why.method.id == CHOICES["classification"].methods[0]
+    assert why.methods[0].id == why.method.id == case.CHOICES["classification"].methods[0]
     signs = [reading.signed for reading in why.methods]
     assert signs == sorted(signs, reverse=True)
-    assert set(sorted_methods(why)) == set(methods_for(lens("sentiment")))
+    assert set(sorted_methods(why)) == set(case.methods_for(lens("sentiment")))
     assert all(reading.everyday != reading.id for reading in why.methods)
 
 
 def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_score() -> None:
     from mixlens.answers.names import NAMES
-    from mixlens.scoring.asking import parse_method
+    from mixlens.scoring import asking
     from mixlens.scoring.attributions import known as attributions
     from mixlens.scoring.maps import known as maps
 
@@ -85,16 +84,16 @@ def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_sc
     assert len({name.name for name in NAMES.values()}) == len({name.everyday for name in NAMES.values()}) == len(NAMES)
     trace = lens("sentiment").trace(TEXT)
     for method in attributions():
-        if not parse_method(method).signed:
+        if not asking.parse_method(method).signed:
             assert float(mixlens.attribute(trace, method).scores.min()) >= 0, method
-    assert not parse_method("blank_out:absolute=true").signed
-    assert parse_method("blank_out").signed
+    assert not asking.parse_method("blank_out:absolute=true").signed
+    assert asking.parse_method("blank_out").signed
 
 
 # --- trust, by the stock model alone ------------------------------------------------------------------------------------
 
 
-def without(why: Why, model: Any, gone: Collection[int]) -> torch.Tensor:
+def without(why: mixlens.Why, model: Any, gone: Collection[int]) -> torch.Tensor:
     """[class]: the probabilities of a text without these words, as transformers computes them."""
     away = {token for place in gone for token in why.words[place].tokens}
     ids = model.encode(why.text).input_ids
@@ -224,7 +223,7 @@ def test_a_method_of_ones_own_leads_and_one_without_sign_says_so() -> None:
 # --- notes --------------------------------------------------------------------------------------------------------------
 
 
-def ids_of(why: Why) -> list[str]:
+def ids_of(why: mixlens.Why) -> list[str]:
     return [note.id for note in why.notes]
 
 
@@ -280,7 +279,7 @@ def test_an_answer_of_an_older_file_is_read() -> None:
 def test_a_text_that_is_cut_says_so_and_one_that_is_not_is_refused() -> None:
     model = lens("sentiment")
     long = "the film was good " * 400
-    with pytest.raises(InputError, match="reads at most"):
+    with pytest.raises(errors.InputError, match="reads at most"):
         mixlens.why(model, long)
     why = mixlens.why(model, long, truncate=True, methods=["grad_x_input"], draws=1)
     assert "cut" in ids_of(why)
@@ -335,23 +334,23 @@ def test_scores_that_do_not_add_up_fail() -> None:
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(errors.InputError) as refused:
         mixlens.why(lens("sentiment"), TEXT, **options)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_masked_model_without_a_mask_is_refused_and_with_a_word_it_says_what_it_sees() -> None:
-    with pytest.raises(InputError, match=r"the text has no \[MASK\]"):
+    with pytest.raises(errors.InputError, match=r"the text has no \[MASK\]"):
         mixlens.why(lens("agreement"), "The keys were rusty.")
     why = mixlens.why(lens("agreement"), "The keys to the cabinet were rusty.", query="were", methods=["grad_x_input"])
     assert "no_mask" in ids_of(why)
 
 
 def test_a_trace_of_another_model_and_two_pairs_are_refused() -> None:
-    with pytest.raises(InputError, match="Trace the text with the model asked"):
+    with pytest.raises(errors.InputError, match="Trace the text with the model asked"):
         mixlens.why(lens("sentiment"), lens("agreement").trace(MASKED))
-    with pytest.raises(InputError, match="give the pair once"):
+    with pytest.raises(errors.InputError, match="give the pair once"):
         mixlens.why(lens("sentiment"), ("a", "b"), pair="c")
 
 
@@ -369,7 +368,7 @@ def test_json_is_read_back_as_the_same_value(tmp_path: Any) -> None:
     why.to_json(tmp_path / "why.json")
     assert mixlens.load_result(tmp_path / "why.json") == why
     (tmp_path / "other.json").write_text('{"kind": "map"}')
-    with pytest.raises(ResultError):
+    with pytest.raises(errors.ResultError):
         mixlens.load_result(tmp_path / "other.json")
 
 

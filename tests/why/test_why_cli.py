@@ -13,8 +13,8 @@ from rich.cells import cell_len
 import mixlens
 from mixlens.answers import from_dict
 from mixlens.cli.app import main
+from mixlens.show import text as shown_text
 from mixlens.show import why_text
-from mixlens.show.text import rendered
 
 TEXT = "A dull film, but the cast is wonderful."
 
@@ -93,7 +93,7 @@ def test_refusals_are_one_line(
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
 @pytest.mark.parametrize("color", [False, True])
 def test_no_line_is_wider_than_the_terminal(why: Any, width: int, color: bool) -> None:
-    text = re.sub(r"\x1b\[[\d;]*m", "", rendered(why_text.view(why), width=width, color=color))
+    text = re.sub(r"\x1b\[[\d;]*m", "", shown_text.rendered(why_text.view(why), width=width, color=color))
     assert max(map(cell_len, text.splitlines())) <= width
     assert "\u202f" not in text
     assert text.startswith("positive")
@@ -101,7 +101,7 @@ def test_no_line_is_wider_than_the_terminal(why: Any, width: int, color: bool) -
 
 def test_sign_is_never_lost(why: Any) -> None:
     """Without colours by the line of + and -, with sixteen colours by two hues."""
-    plain = rendered(why_text.view(why), width=100)
+    plain = shown_text.rendered(why_text.view(why), width=100)
     assert "+++++++++" in plain
     coloured = {why_text.style_of(share, 16) for share in (1.0, -1.0)}
     assert len(coloured) == 2
@@ -112,7 +112,7 @@ def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
         "The film was good and the staff was nice but the food was awful and the room was old and the view was lovely."
     )
     why = mixlens.why(mixlens.load("sentiment"), text, methods=["grad_x_input"], draws=2)
-    lines = rendered(why_text.view(why), width=80).splitlines()
+    lines = shown_text.rendered(why_text.view(why), width=80).splitlines()
     bars = [line for line in lines if re.match(r"  \S+( \(\d+.. word\))? +[+−][\d.<]+ %", line)]
     assert 0 < len(bars) <= why_text.MOST_BARS
     rest = next(line for line in lines if " more words" in line)
@@ -129,7 +129,7 @@ def test_a_word_that_stands_in_the_text_more_than_once_has_its_place_beside_its_
     text = (("the", 0.4), ("keys", 0.2), ("to", 0.1), ("the", 0.3))
     words = [{**facts["words"][1], "text": one, "share": share, "tokens": [0]} for one, share in text]
     answer, trust = {**facts["answer"], "for": [0], "against": []}, {**facts["trust"], "single": None}
-    lines = rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
+    lines = shown_text.rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
     assert re.findall(r"^  (.+?) +\+\d+ %", lines, re.MULTILINE) == ["the (1st word)", "the (4th word)", "keys", "to"]
 
 
@@ -139,7 +139,7 @@ def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
     shares = [0.001, -0.001, *[0.998 / 38] * 38]
     words = [{**facts["words"][1], "text": f"w{k}", "share": share, "tokens": [k]} for k, share in enumerate(shares)]
     answer, trust = {**facts["answer"], "for": [0], "against": [1]}, {**facts["trust"], "single": None}
-    lines = rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
+    lines = shown_text.rendered(why_text.view(changed(why, words=words, answer=answer, trust=trust)), width=80)
     bars = re.findall(r"^  (\w+) +[+−]", lines, re.MULTILINE)
     assert {"w0", "w1"} <= set(bars)
     assert len(bars) == why_text.MOST_BARS
@@ -161,7 +161,7 @@ def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_a_number_and_its_percent_are_on_one_line(why: Any) -> None:
     for width in (40, 60, 70, 80):
-        lines = rendered(why_text.view(why), width=width).splitlines()
+        lines = shown_text.rendered(why_text.view(why), width=width).splitlines()
         assert not [line for line in lines if line.strip().startswith("%")]
 
 
@@ -222,22 +222,24 @@ def test_garbage_is_not_looked_for_while_a_command_loads_and_is_afterwards(monke
 
 
 def test_a_spinner_tells_the_step_and_the_seconds_of_a_long_wait() -> None:
-    from mixlens.cli.waiting import line_of
+    from mixlens.cli import waiting
 
-    assert line_of("|", "words taken out", 0.4) == "| mixlens: words taken out"
-    assert line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
+    assert waiting.line_of("|", "words taken out", 0.4) == "| mixlens: words taken out"
+    assert waiting.line_of("|", "words taken out", 2.6) == "| mixlens: words taken out (3 s)"
 
 
 def test_the_help_tells_the_limits_of_the_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mixlens.answers.case import DRAWS
-    from mixlens.answers.rules import LIMITS
+    from mixlens.answers import case, rules
 
     run("why", "--help", monkeypatch=monkeypatch, columns=200)
     told = " ".join(capsys.readouterr().out.split())
-    assert f"at least {100 * LIMITS['removal_ok']:.0f} points more" in told
-    assert f"(! from {100 * LIMITS['removal_caution']:.0f} points)" in told
-    assert f"within {100 * LIMITS['completeness_ok']:.0f} % (! to {100 * LIMITS['completeness_caution']:.0f} %)" in told
-    assert f"default: {DRAWS}" in told
+    assert f"at least {100 * rules.LIMITS['removal_ok']:.0f} points more" in told
+    assert f"(! from {100 * rules.LIMITS['removal_caution']:.0f} points)" in told
+    assert (
+        f"within {100 * rules.LIMITS['completeness_ok']:.0f} % (! to {100 * rules.LIMITS['completeness_caution']:.0f} %)"
+        in told
+    )
+    assert f"default: {case.DRAWS}" in told
     assert "Examples:" in told

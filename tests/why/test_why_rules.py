@@ -9,7 +9,7 @@ import pytest
 import why_example
 
 import mixlens
-from mixlens.answers import Why, from_dict, rules
+from mixlens.answers import from_dict, rules
 from mixlens.base import text as wording
 
 TURNED = {"whole": 0.999, "without": 0.001, "random": 0.945, "k": 3, "turned": True}
@@ -84,8 +84,11 @@ def test_the_limits_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize(
     ("without", "gap", "same", "verdict"),
-    [(0.1, 0.0, 5, "ok"), (0.1, 0.0, 1, "caution"), (0.99, 0.0, 5, "fail"), (0.1, 0.2, 5, "fail")]
-    + [(0.1, None, 5, "ok"), (0.9, 0.0, 5, "caution")],
+    [
+        *((0.1, 0.0, 5, "ok"), (0.1, 0.0, 1, "caution"), (0.99, 0.0, 5, "fail"), (0.1, 0.2, 5, "fail")),
+        (0.1, None, 5, "ok"),
+        (0.9, 0.0, 5, "caution"),
+    ],
 )
 def test_methods_that_disagree_ask_for_caution_and_no_vote_saves_a_failed_removal(
     without: float, gap: float | None, same: int, verdict: str
@@ -154,7 +157,7 @@ def made(
     each: tuple[float, ...] = (),
     answer: Any = (),
     **changed: Any,
-) -> Why:
+) -> mixlens.Why:
     """A made-up answer: of “superb”, “acting” and “but” for it the first k."""
     sets = {"mean": random, "low": random, "high": random, "count": count, "all": False, "turned": random_turned}
     trust = why_example.trust(k=k, whole=whole, without=without, turned=turned, without_each=list(each), checks=[])
@@ -304,7 +307,7 @@ def test_checks_carry_their_states_and_numbers_of_sets_agree_with_their_verbs() 
     assert none["random"] == "20 draws; in none is neutral likelier."
 
 
-def unsaid_of_two(turned: int) -> Why:
+def unsaid_of_two(turned: int) -> mixlens.Why:
     answer = {**UNSAID, "foil": "neutral"}
     return made(0.3, 0.01, 0.29, k=1, random_turned=turned, single=(0.01, False), answer=answer)
 
@@ -322,7 +325,7 @@ def test_the_lines_of_a_foil_say_what_is_measured_and_what_the_model_says_then()
 
 def test_ordinals() -> None:
     places = (1, 2, 3, 4, 11, 12, 21, 112)
-    assert [wording.ordinal(place) for place in places] == "1st 2nd 3rd 4th 11th 12th 21st 112th".split()
+    assert [wording.ordinal(place) for place in places] == ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "112th"]
 
 
 @pytest.mark.parametrize(("text", "free"), [("good ! 🙂", {"good", "🙂"}), ("!", {"!"})])
