@@ -167,23 +167,19 @@ def question() -> Layout:
 
     def make(row: Row) -> Example:
         asked, paragraph = text_of(row, "question"), text_of(row, "context")
+        given = _nested(row, "answers")
+        if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
+            pairs = list(zip(given["text"], given["answer_start"], strict=True))
+        else:
+            pairs = [(one["text"], one["start"] if "start" in one else one["answer_start"]) for one in given]
         spans = []
-        for words, start in _answers(row):
+        for words, start in ((words, int(place)) for words, place in pairs):
             if paragraph[start : start + len(words)] != words or not words:
                 raise InputError(f"the answer {words!r} is not in the paragraph at character {start}.")
             spans.append((start, start + len(words)))
         return Example(asked, paragraph, info={"answers": tuple(dict.fromkeys(spans))})
 
     return Layout(("question", "context", "answers"), make)
-
-
-def _answers(row: Row) -> list[tuple[str, int]]:
-    given = _nested(row, "answers")
-    if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
-        given = [
-            {"text": words, "start": start} for words, start in zip(given["text"], given["answer_start"], strict=True)
-        ]
-    return [(one["text"], int(one["start"] if "start" in one else one["answer_start"])) for one in given]
 
 
 def tagged() -> Layout:
@@ -197,17 +193,13 @@ def tagged() -> Layout:
         words = [token for token, _ in kept]
         text, spans = (text_of(row, "text"), None) if row.get("text") else spread(words)
         spans = found_in(text, words) if spans is None else spans
-        return Example(text, info={"pos": _tags(spans, [tag for _, tag in kept]), **_penn(row, spans, tags)})
+        info = {"pos": _tags(spans, [tag for _, tag in kept])}
+        if row.get("xpos"):  # the tags of the Penn Treebank of the tokens that have a universal one
+            penn = zip(_list(row, "xpos"), tags, strict=True)
+            info["penn"] = _tags(spans, [tag for tag, other in penn if other != "_"])
+        return Example(text, info=info)
 
     return Layout(("tokens", "upos"), make)
-
-
-def _penn(row: Row, spans: Sequence[Any], universal: Sequence[Any]) -> dict[str, Any]:
-    """The tags of the Penn Treebank (the field xpos) of the tokens that have a universal one, where the row has them."""
-    if not row.get("xpos"):
-        return {}
-    tags = [tag for tag, other in zip(_list(row, "xpos"), universal, strict=True) if other != "_"]
-    return {"penn": _tags(spans, tags)}
 
 
 def _tags(spans: Sequence[Any], tags: Sequence[Any]) -> tuple[Any, ...]:

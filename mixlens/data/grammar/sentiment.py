@@ -13,7 +13,6 @@ from .lexicon import (
     TOPICS,
     VERBS_FOR,
     WITHOUT_ARTICLE,
-    Verb,
 )
 from .sentence import Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
 
@@ -45,9 +44,10 @@ class _Opinion:
         adjective = draw.fresh(ADJECTIVES_FOR[self._label_of_word])
         return self._mark(Word(adjective, adjective, said_of=(self.topic,)))
 
-    def verb(self, draw: Draw, form: Callable[[Verb], str]) -> Word:
+    def verb(self, draw: Draw, form: str) -> Word:
+        """`form`: "base", "third" or "past"."""
         verb = draw.fresh(VERBS_FOR[self._label_of_word])
-        return self._mark(Word(form(verb), verb.base, said_of=(self.topic,)))
+        return self._mark(Word(getattr(verb, form), verb.base, said_of=(self.topic,)))
 
     def negator(self, text: str) -> Word:
         return self._mark(Word(text))
@@ -87,16 +87,16 @@ def _verb_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     present = draw.chance(0.4)
     if opinion.negated and draw.chance(0.7):
         do = Word("do" if present else "did")
-        return [*judge, do, opinion.negator("not"), opinion.verb(draw, _base), *topic]
+        return [*judge, do, opinion.negator("not"), opinion.verb(draw, "base"), *topic]
     never = [opinion.negator("never")] if opinion.negated else []
-    return [*judge, *never, opinion.verb(draw, _base if present else _past), *topic]
+    return [*judge, *never, opinion.verb(draw, "base" if present else "past"), *topic]
 
 
 def _negative_subject_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     """Nobody loved the plot; nothing about the plot was good."""
     topic = _topic(draw, opinion.topic)
     if draw.chance(0.5):
-        return [opinion.negator("nobody"), opinion.verb(draw, draw.pick((_past, _third))), *topic]
+        return [opinion.negator("nobody"), opinion.verb(draw, draw.pick(("past", "third"))), *topic]
     return [opinion.negator("nothing"), Word("about"), *topic, _be(draw), opinion.adjective(draw)]
 
 
@@ -117,18 +117,6 @@ def _topic(draw: Draw, topic: str) -> list[Word]:
 
 def _be(draw: Draw) -> Word:
     return Word(draw.pick(("was", "was", "is")))
-
-
-def _past(verb: Verb) -> str:
-    return verb.past
-
-
-def _base(verb: Verb) -> str:
-    return verb.base
-
-
-def _third(verb: Verb) -> str:
-    return verb.third
 
 
 # --- constructions -----------------------------------------------------------------------------------------------------
