@@ -42,7 +42,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Chat:
-    """A conversation in the place of a text: messages with a role and a content, written out by the tokenizer's template."""
+    """A conversation in the place of a text: messages with a role and a content, written out by the tokenizer's
+    template."""
 
     messages: tuple[Mapping[str, str], ...] = field(hash=False)
 
@@ -105,7 +106,8 @@ PAIRS = ("mask", "weights")  # [... query key]
 
 
 def cut(layer: LayerTrace, rows: int | slice | list[int], n: int) -> LayerTrace:
-    """One example of a batch, or several, to the first n positions. What all examples share, such as a mask, has one row."""
+    """One example of a batch, or several, to the first n positions. What all examples share, such as a mask, has one
+    row."""
     changes: dict[str, Any] = {}
     for name, whole in tensors_of(layer).items():
         shared = whole.shape[0] == 1
@@ -180,8 +182,8 @@ class _Result:
         return self.scores.cpu().numpy().copy()
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at all. A file
-        that is no result of mixlens is kept, unless `force`."""
+        """Write scores and all that is known of them to a .safetensors or .json file (.csv: scores), whole or not at
+        all. A file that is no result of mixlens is kept, unless `force`."""
         from .scoring.saving import save
 
         save(self, path, force=force)  # type: ignore[arg-type]
@@ -193,7 +195,8 @@ class _Result:
         return dict_of(self)  # type: ignore[arg-type]
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str | None:
-        """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there, as `save` does."""
+        """`to_dict` as JSON, which `mixlens.load_result` reads back; with a path it is written there, as `save`
+        does."""
         from .scoring.saving import saved_or_text
 
         return saved_or_text(self, path, ".json", force=force)  # type: ignore[arg-type]
@@ -238,7 +241,8 @@ class _Result:
     __iter__ = None  # without it, Python would go through a[0], a[1], ... until one is refused
 
     def normalize(self, how: str = "share") -> Any:
-        """Scores over the sum of their sizes ("share"), the largest ("max") or their length ("length"); of a map row by row."""
+        """Scores over the sum of their sizes ("share"), the largest ("max") or their length ("length"); of a map row
+        by row."""
         from .scoring.arithmetic import normalized
 
         return normalized(self, how)  # type: ignore[type-var]
@@ -263,7 +267,8 @@ class _Result:
 
 @dataclass(frozen=True, eq=False)
 class Map(_Result):
-    """scores[layer, query, key]: how much of token *key* went into position *query*. They stay on the model's device."""
+    """scores[layer, query, key]: how much of token *key* went into position *query*. They stay on the model's
+    device."""
 
     scores: Tensor = field(repr=False)
     tokens: tuple[str, ...]
@@ -283,7 +288,8 @@ class Map(_Result):
     def flow(
         self, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None
     ) -> Map:
-        """Input to layer l, for every l: maximum flows. See `aggregate.flow`, which is much quicker for one position alone."""
+        """Input to layer l, for every l: maximum flows. See `aggregate.flow`, which is much quicker for one position
+        alone."""
         from .scoring.aggregate import flow
 
         whole = flow(self, convention, residual=residual, normalize=normalize)

@@ -30,7 +30,7 @@ def maps(trace: Any) -> Any:
     return made["alti"], made["attention"]
 
 
-# --- sums ---------------------------------------------------------------------------------------------------------------
+# --- sums -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["pair", "maps"])
@@ -66,7 +66,8 @@ def test_both_sides_are_recorded_and_only_what_holds_of_both_is_said(trace: Any,
 
 
 def test_a_target_is_not_said_without_its_score(trace: Any, tmp_path: Any) -> None:
-    """Of the logit and of the probability of one class: neither is what the difference explains, and a file of it is read."""
+    """Of the logit and of the probability of one class: neither is what the difference explains, and a file of it is
+    read."""
     logit, probability = (mixlens.attribute(trace, "grad_x_input", score=score) for score in ("logit", "probability"))
     made = logit - probability
     assert made.info["arithmetic"]["differ"] == ["score"]
@@ -115,7 +116,7 @@ def test_what_does_not_fit_is_refused_in_one_line(trace: Any, pair: Any, maps: A
         list(a)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
 def test_parts_are_found_by_position_and_by_word(pair: Any, maps: Any) -> None:
@@ -151,7 +152,7 @@ def test_normalized_scores_have_size_one_and_keep_their_signs(how: str, size: An
     assert float((0 * pair[0]).normalize(how).scores.abs().sum()) == 0
 
 
-# --- means --------------------------------------------------------------------------------------------------------------
+# --- means ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_mean_over_one_text_has_an_interval_for_each_token(trace: Any) -> None:

@@ -20,7 +20,8 @@ from mixlens.scoring import attributions, targets
 # Few steps keep these tests quick; test_completeness has what that is warned of.
 pytestmark = pytest.mark.filterwarnings("ignore::mixlens.scoring.completeness.IncompleteWarning")
 HEADS = {case: "AutoModelForCausalLM" if "neo" in case else head_of(case) for case in CONFIGURATIONS}
-# One configuration of each kind (norms after, norms before, rotary, gated with norms on both sides), for the methods of other
+# One configuration of each kind (norms after, norms before, rotary, gated with norms on both sides), for the methods
+# of other
 # tools: what they ask of a model, integrated_gradients and cat ask of every configuration.
 KINDS = ("bert", "gpt2", "llama", "gemma3_text")
 WAYS = ("grad_x_input", "integrated_gradients", "deeplift", "attcat", "transatt", "partial_lrp", "blank_out")
@@ -98,7 +99,8 @@ def test_gradients_at_a_layer_are_of_that_layers_hidden_states() -> None:
 
 @pytest.mark.parametrize("case", DISTINCT)
 def test_integrated_gradients_add_up(case: str) -> None:
-    """A head or feed-forward with kinks (ReLU), values that are clipped and very rough random models need more nodes."""
+    """A head or feed-forward with kinks (ReLU), values that are clipped and very rough random models need more
+    nodes."""
     trace = with_head(case).trace(input_ids=ids(5))
     read = attributions.attribute(trace, "integrated_gradients", steps=240)
     allowed = {
@@ -274,8 +276,8 @@ def test_blank_out_is_what_happens_to_the_stock_model(replacement: Any, absolute
 
 @pytest.mark.parametrize("case", DISTINCT)
 def test_every_method_on_every_family(case: str) -> None:
-    """Finite, signed where it can be, in a padded batch as alone, and the model is left as it was, to the last bit. Every
-    method on `KINDS`; elsewhere one of each way of running the model (`test_freeze` has the numbers of all)."""
+    """Finite, signed where it can be, in a padded batch as alone, and the model is left as it was, to the last bit.
+    Every method on `KINDS`; elsewhere one of each way of running the model (`test_freeze` has the numbers of all)."""
     model = with_head(case)
     before = {name: weights.clone() for name, weights in model.hf_model.state_dict().items()}
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf_model.modules()]
@@ -365,7 +367,8 @@ def test_a_word_is_one_token() -> None:
 
 
 def tokenizer_of(kind: str) -> Any:
-    """A small tokenizer that marks new words with "▁" (as SentencePiece), "Ġ" (byte level), or the rest of one with "##"."""
+    """A small tokenizer that marks new words with "▁" (as SentencePiece), "Ġ" (byte level), or the rest of one with
+    "##"."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(set("abcdefghijklmnopqrstuvwxyz#"))
@@ -670,7 +673,8 @@ def test_every_generated_token_is_explained_by_what_came_before(name: str) -> No
 
 @pytest.mark.parametrize("kind", ["▁", "Ġ"])
 def test_words_of_a_text_that_was_gone_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A written piece goes on with the word before it, a written word is one of its own, and every step knows its text."""
+    """A written piece goes on with the word before it, a written word is one of its own, and every step knows its
+    text."""
     model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"), tokenizer=tokenizer_of(kind))
     piece, word = (model.tokenizer.convert_tokens_to_ids(name) for name in ("ing", f"{kind}play"))
     monkeypatch.setattr(type(model), "generate", lambda self, trace, count: [piece, word, piece][:count])
@@ -743,7 +747,8 @@ def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
 
 
 def test_gradient_times_input_is_not_taken_before_a_norm() -> None:
-    """A norm does not see how long its input is, so that before it the product is zero; it is taken behind it by default."""
+    """A norm does not see how long its input is, so that before it the product is zero; it is taken behind it by
+    default."""
     normed = with_head("bert").trace(input_ids=ids(7))
     before, behind = (
         attributions.attribute(normed, "grad_x_input", target=1, embedding=place).scores for place in ("sum", "after")
@@ -758,7 +763,7 @@ def test_gradient_times_input_is_not_taken_before_a_norm() -> None:
     )
 
 
-# --- how often the sentence is run --------------------------------------------------------------------------------------
+# --- how often the sentence is run ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -780,8 +785,8 @@ def forward_passes() -> Any:
 def test_explain_runs_the_sentence_once_beside_the_methods_own_passes(
     name: str, passes: int, forward_passes: Any
 ) -> None:
-    """One traced pass serves prediction, target and map; AttCAT takes one more with its graph, DeepLift also its baseline's
-    and that of both. A trace in the place of the text is not run again."""
+    """One traced pass serves prediction, target and map; AttCAT takes one more with its graph, DeepLift also its
+    baseline's and that of both. A trace in the place of the text is not run again."""
     model = mixlens.load("agreement")
     text = "The keys to the cabinet [MASK] rusty."
     trace, count = model.trace(text), forward_passes(model)

@@ -1,4 +1,5 @@
-"""Many traces at once: one forward and one backward pass for a batch, and every row's numbers are those it has alone."""
+"""Many traces at once: one forward and one backward pass for a batch, and every row's numbers are those it has
+alone."""
 
 from __future__ import annotations
 

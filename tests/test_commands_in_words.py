@@ -1,5 +1,5 @@
-"""What a command names in words, and the registry that refuses it: texts, methods, targets, places and heads, each with its
-whole value or its whole message. Models and traces are made of names alone."""
+"""What a command names in words, and the registry that refuses it: texts, methods, targets, places and heads, each
+with its whole value or its whole message. Models and traces are made of names alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refused(call: Any, *given: Any, **options: Any) -> str:
     return str(error.value)
 
 
-# --- a text ---------------------------------------------------------------------------------------------------------------
+# --- a text -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_text_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_text_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert refused(command_words.text_of, "-", None) == "standard input is not text in utf-8."
 
 
-# --- methods --------------------------------------------------------------------------------------------------------------
+# --- methods ----------------------------------------------------------------------------------------------------------
 
 
 def test_methods_as_written() -> None:
@@ -132,7 +132,7 @@ def test_methods_that_one_call_answers() -> None:
     assert asking.grouped({}) == []
 
 
-# --- targets and places ---------------------------------------------------------------------------------------------------
+# --- targets and places -----------------------------------------------------------------------------------------------
 
 
 def test_a_target_needs_a_method_that_explains_one() -> None:
@@ -143,12 +143,14 @@ def test_a_target_needs_a_method_that_explains_one() -> None:
     command_words.refuse_target({"alti": position}, {"target": None, "foil": None})
     command_words.refuse_target({"alti": position, "attcat": word}, {"target": "x", "foil": None})
     assert refused(command_words.refuse_target, {"alti": position}, {"target": None, "foil": "x"}) == (
-        "'alti' explains a position, whatever the class or word: leave --target and --foil out, or take a method that explains a "
+        "'alti' explains a position, whatever the class or word: leave --target and --foil out, or take a method "
+        "that explains a "
         f"class or word: {classes}."
     )
     both = {"alti": position, "attention": asking.MethodRequest("attention")}
     assert refused(command_words.refuse_target, both, {"target": "x", "foil": None, "score": None}) == (
-        "'alti', 'attention' explain a position, whatever the class or word: leave --target, --foil and --score out, or take a "
+        "'alti', 'attention' explain a position, whatever the class or word: leave --target, --foil and --score out, "
+        "or take a "
         f"method that explains a class or word: {classes}."
     )
 
@@ -207,7 +209,8 @@ def test_the_place_that_is_meant() -> None:
     assert "occurs" in refused(meant, trace, None, "a", "alti")
     assert "out of range" in refused(meant, trace, None, "7", "alti")
     assert refused(meant, trace, None, "zz", "alti") == (
-        "'alti' explains a position, and no token of the text is 'zz'. For a class or a word take a method that explains one "
+        "'alti' explains a position, and no token of the text is 'zz'. For a class or a word take a method that "
+        "explains one "
         f"(--method): {command_words.class_methods()}. `mixlens why` picks one by itself."
     )
 
@@ -243,7 +246,7 @@ def test_a_head_that_no_layer_has() -> None:
         assert told == "head 5 does not exist: 'tiny' has heads 1 to 4 in a layer, or all."
 
 
-# --- the registry ---------------------------------------------------------------------------------------------------------
+# --- the registry -----------------------------------------------------------------------------------------------------
 
 
 def scored(

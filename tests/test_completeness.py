@@ -25,7 +25,8 @@ TEXT = "Once upon a time, there was a little girl named Lily. She loved to"
 
 @pytest.mark.parametrize("count", [*range(1, 13), 50, 51, 100, 201])
 def test_nodes_and_weights_are_numpys(count: int) -> None:
-    """numpy's are eigenvalues of a matrix with as many rows; ours are as exact as the last digits of both (some 1e-14)."""
+    """numpy's are eigenvalues of a matrix with as many rows; ours are as exact as the last digits of both (some
+    1e-14)."""
     theirs, weights = np.polynomial.legendre.leggauss(count)
     points, ours = quadrature.gauss_legendre(count)
     np.testing.assert_allclose(points, (theirs + 1) / 2, rtol=0, atol=1e-15)

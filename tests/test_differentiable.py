@@ -1,4 +1,5 @@
-"""Methods that take gradients take them whatever the caller has switched: no_grad, inference_mode, autocast, compile."""
+"""Methods that take gradients take them whatever the caller has switched: no_grad, inference_mode, autocast,
+compile."""
 
 from __future__ import annotations
 

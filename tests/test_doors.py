@@ -1,5 +1,6 @@
-"""Whatever a public function is given in the place of what it takes, it gives a result or one line: never an error from deep
-inside. Every public function, and every public method of a model and of a result, is asked with the wrong kinds in each place."""
+"""Whatever a public function is given in the place of what it takes, it gives a result or one line: never an error
+from deep inside. Every public function, and every public method of a model and of a result, is asked with the wrong
+kinds in each place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files and folders of runs, results as text, and the checks of what is read: whole messages, whole values, both sides."""
+"""Files and folders of runs, results as text, and the checks of what is read: whole messages, whole values, both
+sides."""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ def test_a_folder_of_this_run_of_another_and_of_none(tmp_path: Path) -> None:
     files.RunFolder(folder).check(same)
     files.RunFolder(folder).check({**same, "options": {"b": None, "a": 1}})
     assert refusal(folder, {**same, "n": 2, "options": {"a": (1, 2), "c": "x"}}) == (
-        f'{str(folder)!r} belongs to another run (n: 1 there, 2 here; a: 1 there, [1, 2] here; c: null there, "x" here). '
+        f"{str(folder)!r} belongs to another run (n: 1 there, 2 here; a: 1 there, [1, 2] here; c: null there, "
+        '"x" here). '
         "Give another folder: nothing is overwritten."
     )
     begun(folder, schema=3)

@@ -1,4 +1,5 @@
-"""Scores of other tools: put to the right tokens or refused, and judged by the numbers that the same scores have as ours."""
+"""Scores of other tools: put to the right tokens or refused, and judged by the numbers that the same scores have as
+ours."""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def test_what_does_not_fit_is_refused(scores: Any, options: Any, why: str, trace
         mixlens.attribution_from(trace, scores, **options)
 
 
-# --- judged ---------------------------------------------------------------------------------------------------------------
+# --- judged -----------------------------------------------------------------------------------------------------------
 
 
 def records(outcome: Any, method: str) -> list[tuple[str, str, float]]:

@@ -1,5 +1,5 @@
-"""Scores of other tools on tokens made up by hand: the whole result, the whole message, and every shape on both sides of its
-limit. Traces are made of names alone; no model runs."""
+"""Scores of other tools on tokens made up by hand: the whole result, the whole message, and every shape on both sides
+of its limit. Traces are made of names alone; no model runs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_word_with_a_special_part_is_no_special_word() -> None:
     assert read(trace, [("<s>a", 3.0)])[0] == [1.5, 1.5]
 
 
-# --- functions as methods -------------------------------------------------------------------------------------------------
+# --- functions as methods ---------------------------------------------------------------------------------------------
 
 
 def plain(trace: Any) -> Any:

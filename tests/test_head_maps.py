@@ -61,7 +61,8 @@ def test_heads_made_by_hand_get_their_names() -> None:
     assert [role.head for role in roles] == list(range(7))
     assert {role.layer for role in roles} == {0}
     assert roles[0].share == roles[1].share == roles[2].share == 1.0
-    # Eight words: seven have one before; "six" is two tokens, and the second looks at the first, so half of its row is itself.
+    # Eight words: seven have one before; "six" is two tokens, and the second looks at the first, so half of its row
+    # is itself.
     assert roles[3].share == pytest.approx((6 + 0.5) / 8)
     assert roles[5].share == pytest.approx(1.0)
     for role in roles:
@@ -71,7 +72,8 @@ def test_heads_made_by_hand_get_their_names() -> None:
 
 
 def test_the_limits_are_those_of_the_table() -> None:
-    """A mixture of "back" and two columns: at its limit the narrow role names the head, under it the largest share does."""
+    """A mixture of "back" and two columns: at its limit the narrow role names the head, under it the largest share
+    does."""
     limit = head_maps.ROLES["back"].limit
     far = looking(1, 5)  # two words; few are neighbours of all others
     share = maps(shifted(-1)).roles()[0].shares["back"]

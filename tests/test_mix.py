@@ -1,4 +1,5 @@
-"""`mix` and `attribute` as a door: what is refused, what a method of one's own may give, and whether scores have a sign."""
+"""`mix` and `attribute` as a door: what is refused, what a method of one's own may give, and whether scores have a
+sign."""
 
 from __future__ import annotations
 

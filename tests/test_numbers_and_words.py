@@ -1,5 +1,6 @@
-"""The small functions that everything rests on, with values made up by hand: numbers as written, sentences, roundings, words,
-conventions of rollouts, sums that close, tiles, running products, and notices. Both sides of every limit."""
+"""The small functions that everything rests on, with values made up by hand: numbers as written, sentences,
+roundings, words, conventions of rollouts, sums that close, tiles, running products, and notices. Both sides of every
+limit."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from mixlens.scoring import aggregate, completeness, notices, registry, removal
 
 NAN = math.nan
 
-# --- wording --------------------------------------------------------------------------------------------------------------
+# --- wording ----------------------------------------------------------------------------------------------------------
 
 
 def ascii_of(text: str) -> str:
@@ -119,7 +120,7 @@ def test_counts_ordinals_and_lists() -> None:
     assert wording.for_terminal("\u22125\u202f%", unicode=False) == "-5 %"
 
 
-# --- sentences ------------------------------------------------------------------------------------------------------------
+# --- sentences --------------------------------------------------------------------------------------------------------
 
 
 def result_of(**given: Any) -> Any:
@@ -241,26 +242,26 @@ def test_marks() -> None:
     assert told == {".": True, "?!": True, "$": True, "": False, "a": False, "3": False, "a.": False, "☺": False}
 
 
-# --- rounding -------------------------------------------------------------------------------------------------------------
+# --- rounding ---------------------------------------------------------------------------------------------------------
 
 
-# --- words ----------------------------------------------------------------------------------------------------------------
+# --- words ------------------------------------------------------------------------------------------------------------
 
 WORDS = (("ab", (0, 1)), ("c", (2,)))
 
 
-# --- conventions ----------------------------------------------------------------------------------------------------------
+# --- conventions ------------------------------------------------------------------------------------------------------
 
 LAYERS = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [5.0, 0.0]]], dtype=torch.float64)
 
 
-# --- sums that close ------------------------------------------------------------------------------------------------------
+# --- sums that close --------------------------------------------------------------------------------------------------
 
 
-# --- tiles and settings ---------------------------------------------------------------------------------------------------
+# --- tiles and settings -----------------------------------------------------------------------------------------------
 
 
-# --- running products -----------------------------------------------------------------------------------------------------
+# --- running products -------------------------------------------------------------------------------------------------
 
 
 def test_products_out_of_range_are_brought_to_one() -> None:
@@ -288,7 +289,7 @@ def test_rescaled_products_are_the_same_bits() -> None:
     torch.testing.assert_close(made[2], layers[2] @ (layers[1] @ layers[0]), rtol=1e-13, atol=0)
 
 
-# --- notices --------------------------------------------------------------------------------------------------------------
+# --- notices ----------------------------------------------------------------------------------------------------------
 
 
 def model_of(task: str = "masked-lm", **tokenizer: Any) -> Any:
@@ -317,14 +318,16 @@ def test_words_that_are_spelled_out() -> None:
 
 
 NO_MASK = (
-    "the text has no [MASK], so this masked language model predicts nothing here; abc0 (position 0) is explained instead. Put "
+    "the text has no [MASK], so this masked language model predicts nothing here; abc0 (position 0) is explained "
+    "instead. Put "
     "[MASK] where a word is to be predicted, or name a position (--query, in Python query=)."
 )
 
 
 def unknown(count: int, total: int, what: str) -> str:
     return (
-        f"the vocabulary of 'tiny' does not know {count} of the {total} {what}: they are cut into letters or are unknown, so the "
+        f"the vocabulary of 'tiny' does not know {count} of the {total} {what}: they are cut into letters or are "
+        "unknown, so the "
         "scores say little about words. Use a model that was trained on such texts (--model)."
     )
 
@@ -360,7 +363,8 @@ def test_notices_of_a_corpus() -> None:
         return notices.notices_of_corpus(model_of(task), texts, query=query, targets=targets)
 
     mask = (
-        "1 of the first {} rows have no [MASK], so this masked language model predicts nothing there; the first token is "
+        "1 of the first {} rows have no [MASK], so this masked language model predicts nothing there; the first "
+        "token is "
         "explained. Name a position (--query, in Python query=), or use a classifier."
     )
     assert told(18) == [mask.format(18)]  # 19 words

@@ -1,4 +1,5 @@
-"""A model with one output gives a number and no class: it is told as a number, and nothing is asked that needs a probability."""
+"""A model with one output gives a number and no class: it is told as a number, and nothing is asked that needs a
+probability."""
 
 from __future__ import annotations
 

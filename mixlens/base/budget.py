@@ -1,4 +1,5 @@
-"""How large a temporary may be, and the settings of a call. No tensor of n x n x d is ever held: sources are taken in tiles.
+"""How large a temporary may be, and the settings of a call. No tensor of n x n x d is ever held: sources are taken in
+tiles.
 
 The settings are one value in one context variable. A thread that sets one does not change it for others.
 """

@@ -1,4 +1,5 @@
-"""A public function that was given the wrong kind of thing says so in one line, and not by an error from deep inside."""
+"""A public function that was given the wrong kind of thing says so in one line, and not by an error from deep
+inside."""
 
 from __future__ import annotations
 
@@ -35,9 +36,10 @@ class KindError(InputError):
 
 
 def door(function: Callable[P, R]) -> Callable[P, R]:
-    """The function; where it fails and an argument is not what its annotation says, that is said in one line. What the function
-    itself refuses it refuses in its own words, and a parameter whose annotation names other kinds is its own affair.
-    A trace of another model than the one that is asked is refused beforehand: its ids would be read as this model's."""
+    """The function; where it fails and an argument is not what its annotation says, that is said in one line. What
+    the function itself refuses it refuses in its own words, and a parameter whose annotation names other kinds is its
+    own affair. A trace of another model than the one that is asked is refused beforehand: its ids would be read as
+    this model's."""
 
     @functools.wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -46,7 +48,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
             for trace in value if isinstance(value, list | tuple) else (value,):
                 if type(trace).__name__ == "Trace" and trace.model.hf_model is not model.hf_model:
                     raise InputError(
-                        f"this trace is of {trace.model.name!r}, not of {model.name!r}. Trace the text with the model asked."
+                        f"this trace is of {trace.model.name!r}, not of {model.name!r}. Trace the text with the "
+                        "model asked."
                     )
         try:
             return function(*args, **kwargs)
@@ -68,7 +71,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def fits(value: Any, annotation: str) -> bool | None:
-    """Is a value of one of the kinds that an annotation names, at its bars that are in no brackets? None where it names others."""
+    """Is a value of one of the kinds that an annotation names, at its bars that are in no brackets? None where it
+    names others."""
     found = [is_kind(value, kind.strip()) for kind in KIND.findall(annotation)]
     return None if None in found else any(found)
 

@@ -52,7 +52,8 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def unknown_method(name: object, known: Iterable[str]) -> InputError:
-    """The refusal of a method's name. There are many methods: it has the nearest names, and the command that lists all."""
+    """The refusal of a method's name. There are many methods: it has the nearest names, and the command that lists
+    all."""
     suggestion = suggested(name, known, cutoff=0.5)
     return InputError(
         " ".join(
@@ -62,8 +63,8 @@ def unknown_method(name: object, known: Iterable[str]) -> InputError:
 
 
 def suggested(name: object, known: Iterable[str], *, cutoff: float = 0.7) -> str:
-    """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near. Names
-    that are far less like it than the nearest are left out."""
+    """`Did you mean 'a' or 'b'?` with the names that share most letters with this one, or nothing where none is near.
+    Names that are far less like it than the nearest are left out."""
     close = difflib.get_close_matches(str(name), sorted(known), n=3, cutoff=cutoff)
     likeness = [difflib.SequenceMatcher(None, one, str(name)).ratio() for one in close]
     close = [one for one, like in zip(close, likeness, strict=True) if like > likeness[0] - MARGIN]
@@ -85,7 +86,8 @@ EMOJI = re.compile(f"{_SYMBOL}{_STYLE}(?:\u200d{_SYMBOL}{_STYLE})*")
 
 
 def is_text(text: str) -> bool:
-    """Whether all characters are whole. Half a character (a lone surrogate) can neither be tokenised nor written to a file."""
+    """Whether all characters are whole. Half a character (a lone surrogate) can neither be tokenised nor written to a
+    file."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -129,7 +131,8 @@ def _python_escape(char: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one request may hold. These are the limits of a run; the local page has narrower ones, as many share it."""
+    """The most that one request may hold. These are the limits of a run; the local page has narrower ones, as many
+    share it."""
 
     characters: int = 1_000_000  # of a text: tokenising a longer one takes memory without bound
     methods: int = 64  # in one request
@@ -159,7 +162,8 @@ def checked_seed(seed: Any) -> int:
 
 
 def readable(value: Any, field: str, *, most: int | None = None) -> str:
-    """The value, if it is a text that a model can read: a string, not empty, of whole characters, at most `most` of them."""
+    """The value, if it is a text that a model can read: a string, not empty, of whole characters, at most `most` of
+    them."""
     if not isinstance(value, str):
         raise InputError(f"field {field!r} holds {kind_of(value)}, not text.")
     if most is not None and len(value) > most:

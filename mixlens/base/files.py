@@ -1,4 +1,5 @@
-"""A file is there whole or not at all; and a folder that a long run writes to, where nothing of another run is overwritten."""
+"""A file is there whole or not at all; and a folder that a long run writes to, where nothing of another run is
+overwritten."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ IDENTITY = 2  # the version of the facts that tell one run from another; a folde
 
 
 def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
-    """Write a file beside its place, flush it to the disk, then rename it to its place. A write that fails leaves no file.
+    """Write a file beside its place, flush it to the disk, then rename it to its place. A write that fails leaves no
+    file.
 
     `content` may be a function that writes to the path it gets, for libraries that open files themselves.
     """
-    # The random name keeps two writers of one place apart. It is short, as `place` may have the longest name there can be.
+    # The random name keeps two writers of one place apart. It is short, as `place` may have the longest name there
+    # can be.
     beside = place.with_name(f"{TEMPORARY}{secrets.token_hex(6)}-{place.name[:40]}")
     try:
         _fill(beside, content)
@@ -83,7 +86,8 @@ def move(beside: Path, place: Path) -> None:
 
 
 def take_lock(lock: int) -> None:
-    """An exclusive lock on an open file, until it is closed or the process ends; OSError where another process has it."""
+    """An exclusive lock on an open file, until it is closed or the process ends; OSError where another process has
+    it."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -131,7 +135,8 @@ def _refusal(error: OSError, place: Path) -> ResultError:
             return ResultError(f"the run stopped: {reason} ({str(path)!r}). The same command goes on.")
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return ResultError(
-            f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or deleted. "
+            f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or "
+            "deleted. "
             "Files that are still there are safe: set the folder right, then give the same command."
         )
     return ResultError(
@@ -180,13 +185,15 @@ class RunFolder:
             version = versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
             raise InputError(
                 f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by "
-                "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another folder: nothing is "
+                "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another "
+                "folder: nothing is "
                 "overwritten."
             )
         differences = "; ".join(self.differences(identity))
         if differences and not self.may_be_taken():
             raise InputError(
-                f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is overwritten."
+                f"{str(self.place)!r} belongs to another run ({differences}). Give another folder: nothing is "
+                "overwritten."
             )
 
     def as_begun(self, identity: dict[str, Any]) -> dict[str, Any]:
@@ -220,10 +227,11 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self, identity: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """Lock the folder, so that one run at a time writes here. The system releases the lock of a process that is killed.
+        """Lock the folder, so that one run at a time writes here. The system releases the lock of a process that is
+        killed.
 
-        With `identity` the folder is checked once it is locked: between an earlier check and the lock another run may have
-        begun and ended here.
+        With `identity` the folder is checked once it is locked: between an earlier check and the lock another run may
+        have begun and ended here.
         """
         self.place.mkdir(parents=True, exist_ok=True)
         sync_folder(self.place.parent)
@@ -274,7 +282,8 @@ class RunFolder:
             same = os.path.samestat(os.lstat(self.place / LOCK), os.fstat(self._lock))
         if not same:
             raise ResultError(
-                f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is written there: "
+                f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is "
+                "written there: "
                 "put it back or leave it, then give the same command."
             )
 
@@ -283,7 +292,8 @@ class RunFolder:
         for place in folders:
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise InputError(
-                    f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or give another "
+                    f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or "
+                    "give another "
                     "folder: nothing is touched."
                 )
 
@@ -295,10 +305,11 @@ class RunFolder:
                     path.unlink()
 
 
-# --- files of others ----------------------------------------------------------------------------------------------------
+# --- files of others --------------------------------------------------------------------------------------------------
 
 BEGIN = 4000  # bytes that tell what a file is
-BEGINNINGS = (  # the first line of each kind of table (that of an answer goes on with the names of its methods), and of JSON
+# the first line of each kind of table (that of an answer goes on with the names of its methods), and of JSON
+BEGINNINGS = (
     re.compile(rb"position,token,special,score\r?\n"),
     re.compile(rb"layer,(head,)?query,key,query_token,key_token,score\r?\n"),
     re.compile(rb"word,segment,special,mark,score,share(,[a-z][a-z0-9_]*)*\r?\n"),
@@ -308,8 +319,8 @@ BEGINNINGS = (  # the first line of each kind of table (that of an answer goes o
 
 
 def refuse_foreign(place: Path | None, *, force: bool) -> None:
-    """Refuse a file that somebody else wrote, before anything is computed. Ours are an empty one, and one that begins as a result
-    does."""
+    """Refuse a file that somebody else wrote, before anything is computed. Ours are an empty one, and one that begins
+    as a result does."""
     if place is None or force or not is_file(place):
         return
     with looking(place), place.open("rb") as file:
@@ -317,7 +328,8 @@ def refuse_foreign(place: Path | None, *, force: bool) -> None:
     is_stored = place.suffix.lower() != ".csv" and b'"mixlens"' in begin
     if begin and not is_stored and not any(one.match(begin) for one in BEGINNINGS):
         raise InputError(
-            f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: --force "
+            f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: "
+            "--force "
             "(force=True)."
         )
 
@@ -336,7 +348,7 @@ def write_result(text: str, path: str | os.PathLike[str], *, suffix: str | None 
         raise ResultError(f"the result could not be written to {str(place)!r}: {error.strerror or error}.") from error
 
 
-# --- what a manifest says -----------------------------------------------------------------------------------------------
+# --- what a manifest says ---------------------------------------------------------------------------------------------
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

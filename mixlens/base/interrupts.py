@@ -33,7 +33,8 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _handled() -> Iterator[None]:
-    """Our handler of Ctrl-C within the block. A process that ignores Ctrl-C (nohup) or handles it continues to do so."""
+    """Our handler of Ctrl-C within the block. A process that ignores Ctrl-C (nohup) or handles it continues to do
+    so."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         try:
@@ -48,8 +49,9 @@ def _handled() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle Ctrl-C. A module that is interrupted while it is imported may hide the interrupt or raise any error; nothing has
-    been written at that time, so the process ends here. Later the code that runs puts things in order first."""
+    """Handle Ctrl-C. A module that is interrupted while it is imported may hide the interrupt or raise any error;
+    nothing has been written at that time, so the process ends here. Later the code that runs puts things in order
+    first."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, LINE.encode())

@@ -21,7 +21,8 @@ def optional(
     verb: str = "need",
     error: type[MixlensError] = InputError,
 ) -> Any:
-    """The imported module. Where it cannot be imported: "`what` `verb` `package`: pip install ...", as `installing` has it."""
+    """The imported module. Where it cannot be imported: "`what` `verb` `package`: pip install ...", as `installing`
+    has it."""
     try:
         importlib.import_module(
             module.partition(".")[0]
@@ -39,7 +40,8 @@ def missing(
 
 
 def installing(extra: str, *, package: Path = Path(__file__).parents[1]) -> str:
-    """The command that installs an extra. In a clone of the project it is that of the clone: mixlens may be on no index."""
+    """The command that installs an extra. In a clone of the project it is that of the clone: mixlens may be on no
+    index."""
     project, here = package.parent / PROJECT, Path(PROJECT)
     if not project.is_file():
         return f"pip install 'mixlens[{extra}]'"

@@ -51,7 +51,8 @@ def looking(place: Named) -> Iterator[None]:
 def _refusal(place: str, error: OSError) -> InputError:
     if error.errno == errno.ENAMETOOLONG:
         return InputError(
-            f"{f'{place[:SHOWN]}...'!r} is too long for the name of a file or a folder ({len(place):,} characters). A text is no "
+            f"{f'{place[:SHOWN]}...'!r} is too long for the name of a file or a folder ({len(place):,} characters). "
+            "A text is no "
             "name: write it into a file, and name that file."
         )
     reason = error.strerror or type(error).__name__

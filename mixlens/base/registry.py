@@ -49,7 +49,8 @@ class Registry(dict[str, E], Generic[E]):
     """Entries by name. As a dict it holds what is registered so far; `known()` first loads all there is."""
 
     def __init__(self, kind: str, *, folders: tuple[str, ...], group: str):
-        """`kind`: the noun in messages. `folders`: the packages whose files register. `group`: of entry points that do."""
+        """`kind`: the noun in messages. `folders`: the packages whose files register. `group`: of entry points that
+        do."""
         super().__init__()
         self.kind, self.folders, self.group = kind, folders, group
         self._is_loaded = False
@@ -75,7 +76,8 @@ class Registry(dict[str, E], Generic[E]):
         self[name] = entry
 
     def known(self) -> dict[str, E]:
-        """All entries, those of the folders' files first, in the files' order: every file and entry point is imported once."""
+        """All entries, those of the folders' files first, in the files' order: every file and entry point is imported
+        once."""
         with self._lock:
             if not self._is_loaded:
                 files: list[str] = []
@@ -154,8 +156,10 @@ class Registered:
         for option, value in options.items():
             if option == "query":  # a position or a token: each text checks it for itself
                 continue
-            # Where the annotation names plain types alone, such as `int | None`, the option takes values of these types. It is
-            # a text in modules that postpone the evaluation of annotations. A bool is an int to Python, and no number here.
+            # Where the annotation names plain types alone, such as `int | None`, the option takes values of these
+            # types. It is
+            # a text in modules that postpone the evaluation of annotations. A bool is an int to Python, and no number
+            # here.
             kind = parameters[option].annotation
             annotation = kind.__name__ if isinstance(kind, type) else str(kind)
             names = annotation.split(" | ")

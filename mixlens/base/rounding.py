@@ -1,4 +1,5 @@
-"""Number types, and what rounding may do: the gap between a rebuilt tensor and what the model wrote, and how large it may be."""
+"""Number types, and what rounding may do: the gap between a rebuilt tensor and what the model wrote, and how large it
+may be."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from torch import Tensor
 
 HALF = (torch.float16, torch.bfloat16)
 EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32, *HALF)}
-# The largest gap of a token (see `apart`) that is still rounding. In half precision every stored number is rounded: an identity
+# The largest gap of a token (see `apart`) that is still rounding. In half precision every stored number is rounded:
+# an identity
 # of one step is off by 0.3 to 0.7 eps, a whole layer that is run again by up to 2 eps.
 ROUNDINGS, LAYER_ROUNDINGS = 4, 8  # how many eps are allowed in half precision
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, **{dtype: ROUNDINGS * EPS[dtype] for dtype in HALF}}
@@ -28,17 +30,19 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def digits_of_products(like: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """The number type whose digits products of this type have here: TF32, where torch may use it, has those of float16."""
+    """The number type whose digits products of this type have here: TF32, where torch may use it, has those of
+    float16."""
     coarse = dtype == torch.float32 and like.is_cuda and torch.backends.cuda.matmul.allow_tf32
     return torch.float16 if coarse else dtype
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one is NaN.
+    """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one
+    is NaN.
 
-    For each token the root mean square, over features k, of |difference_k| / max(|seen_k|, size), where the token's size is
-    (mean_k sqrt|seen_k|)^2. The largest of all tokens counts. So neither a token nor a feature with huge entries hides an
-    error elsewhere. added [d] or [layer ... d]; the first axis is `layers` where they are named.
+    For each token the root mean square, over features k, of |difference_k| / max(|seen_k|, size), where the token's
+    size is (mean_k sqrt|seen_k|)^2. The largest of all tokens counts. So neither a token nor a feature with huge
+    entries hides an error elsewhere. added [d] or [layer ... d]; the first axis is `layers` where they are named.
     """
     if rebuilt.shape != seen.shape:
         raise ValueError(f"the rebuilt tensor has shape {tuple(rebuilt.shape)}, the model's own {tuple(seen.shape)}.")
@@ -53,8 +57,8 @@ def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | Non
 def largest_feature(rebuilt: Tensor, seen: Tensor, beside: Tensor) -> Tensor:
     """[... pos]: the largest |difference_k| / max(|seen_k|, |beside_k|, size) of a token's features k, over FEATURES.
 
-    Half precision allows a token so much that one feature of a thousand may be wrong altogether. `beside` is what the sum was
-    made of, such as the residual stream: a feature whose large terms cancel is rounded by the size of these.
+    Half precision allows a token so much that one feature of a thousand may be wrong altogether. `beside` is what the
+    sum was made of, such as the residual stream: a feature whose large terms cancel is rounded by the size of these.
     """
     size = torch.maximum(seen.abs(), beside.abs())
     typical = seen.abs().sqrt().mean(-1, keepdim=True).square().clamp(min=torch.finfo(seen.dtype).tiny)

@@ -1,7 +1,8 @@
-"""How far a long method is: it tells every step that it has done, and whoever listens hears it. A method does not know who does.
+"""How far a long method is: it tells every step that it has done, and whoever listens hears it. A method does not
+know who does.
 
-The terminal's spinner and the served page listen (`listening`). A method that asks another for parts of its work tells them as
-steps of its own (`part_of`).
+The terminal's spinner and the served page listen (`listening`). A method that asks another for parts of its work
+tells them as steps of its own (`part_of`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from .budget import setting, settings
 
 @dataclass(frozen=True)
 class Step:
-    """So many of `count` are done. `count` is what is planned: methods that go on until a sum is right plan more on the way."""
+    """So many of `count` are done. `count` is what is planned: methods that go on until a sum is right plan more on
+    the way."""
 
     done: int
     count: int
@@ -39,7 +41,8 @@ Listener = Callable[[Step], None]
 
 
 def tell(done: int, count: int, noun: str, *, since: float = 0.0, until: float = 1.0) -> None:
-    """Tell whoever listens how far this is. A method whose work has two kinds of steps says which share each kind is."""
+    """Tell whoever listens how far this is. A method whose work has two kinds of steps says which share each kind
+    is."""
     listener = settings().listener
     if listener is not None:
         listener(Step(done, count, noun, since, until))

@@ -1,8 +1,8 @@
 """Words of a text as they stand in it, and its sentences: by marks that end a sentence, and by nothing that is learned.
 
-A sentence ends after . ! ? or …, with the quotes and brackets that close behind it, and where the second text of a pair or a new
-paragraph begins. A full stop ends none inside a number or an address (no space behind it), after an initial or one of
-ABBREVIATIONS, and before a small letter, unless the whole text is written in small letters.
+A sentence ends after . ! ? or …, with the quotes and brackets that close behind it, and where the second text of a
+pair or a new paragraph begins. A full stop ends none inside a number or an address (no space behind it), after an
+initial or one of ABBREVIATIONS, and before a small letter, unless the whole text is written in small letters.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "vs", "prof", "jr", "s
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text, what stands between it and the word before, and its tokens. `source`: the text it is of, 0, 1 (the pair)
-    or -1 (the tokenizer added it); `begin`, `end`: its characters in that text, -1 where it is not found there."""
+    """A word of a text, what stands between it and the word before, and its tokens. `source`: the text it is of, 0, 1
+    (the pair) or -1 (the tokenizer added it); `begin`, `end`: its characters in that text, -1 where it is not found
+    there."""
 
     text: str
     before: str

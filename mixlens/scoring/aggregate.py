@@ -25,7 +25,8 @@ LONG = 64  # tokens of a map on a CPU from which on putting maps together costs 
 
 
 def rows_to_one(scores: Tensor, *, offset: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows divided by their sum. A row of zeros says nothing of any other token: it becomes its own token, and is counted.
+    """Rows divided by their sum. A row of zeros says nothing of any other token: it becomes its own token, and is
+    counted.
 
     The first row is the token at `offset`.
     """
@@ -47,7 +48,8 @@ def rollout(
     residual: bool | None = None,
     normalize: bool | None = None,
 ) -> Any:
-    """R_l = M_l ... M_1, last layer on the left: input to layer l, for every l. A list of maps gives a list, a dict a dict.
+    """R_l = M_l ... M_1, last layer on the left: input to layer l, for every l. A list of maps gives a list, a dict a
+    dict.
 
     The convention is the method's own unless named (`abnar`, `globenc`, `toolkit`, `alti`, `value_zeroing`, `chefer`);
     `residual` and `normalize` override it one by one. What was used is in `.info["rollout"]`. Products that would leave
@@ -89,8 +91,8 @@ def is_left(scores: Map, convention: str | None, residual: bool | None, normaliz
 
 
 def products_of(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], list[list[int]]]:
-    """The running products of maps [layer n n], plain as long as they fit the number type with room to spare; and of each
-    map the layers that were rescaled. `shares`: rows sum to 1, so that everything fits."""
+    """The running products of maps [layer n n], plain as long as they fit the number type with room to spare; and of
+    each map the layers that were rescaled. `shares`: rows sum to 1, so that everything fits."""
     room = torch.finfo(maps[0].dtype).max ** 0.5
     together = maps[0][:, None] if len(maps) == 1 else torch.stack(list(maps), 1)  # [layer map n n]
     if shares or together.device.type == "cpu":  # on a GPU at once: to try first would cost more
@@ -102,8 +104,9 @@ def products_of(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], 
 
 
 def rescaled(layers: Tensor, room: float) -> tuple[Tensor, list[list[int]]]:
-    """Rows of [layer map n n] made to sum to about 1 by a power of two for each layer and map, so that no product leaves the
-    range; brought back where it fits, in two factors, as one alone may leave the range. Else its largest entry is 1."""
+    """Rows of [layer map n n] made to sum to about 1 by a power of two for each layer and map, so that no product
+    leaves the range; brought back where it fits, in two factors, as one alone may leave the range. Else its largest
+    entry is 1."""
     _, powers = torch.frexp(torch.linalg.vector_norm(layers, ord=1, dim=-1).amax(-1))  # [layer map]
     products, sizes = running(layers * torch.exp2(-powers.to(layers.dtype))[..., None, None])
     numbers = torch.stack([powers.cumsum(0).double(), sizes.double()]).tolist()  # a GPU is waited for once
@@ -133,8 +136,8 @@ def rolled_row(
 ) -> Attribution:
     """`scores.rollout(...).readout(query, layer=layer)`, as products of one row with matrices: n times as quick.
 
-    The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave the
-    number type's range (as `rollout` rescales) its largest entry stays near 1.
+    The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave
+    the number type's range (as `rollout` rescales) its largest entry stays near 1.
     """
     if is_left(scores, convention, residual, normalize):
         return readout(rollout(scores), query, layer=layer)
@@ -151,7 +154,8 @@ def rolled_row(
 def rolled_rows(
     maps: Sequence[Map], queries: Sequence[int | str], *, convention: str | None = None
 ) -> list[Attribution]:
-    """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers together."""
+    """`rolled_row` of each map at its query. Short ones, and on a GPU all, at once: multiplied through the layers
+    together."""
     pairs = list(zip(maps, queries, strict=True))
     unlike = any(map(is_from_input, maps)) or len({len(one.scores) for one in maps}) > 1
     long = any(one.scores.device.type == "cpu" and len(one.tokens) > LONG for one in maps)
@@ -187,7 +191,8 @@ def rolled_rows(
 
 
 def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [... 1]."""
+    """Rows [... pos] with their largest magnitude between 1/2 and 1, and the power of two each was divided by, [...
+    1]."""
     _, power = torch.frexp(row.abs().amax(-1, keepdim=True))
     return torch.ldexp(row, -power), power
 
@@ -223,7 +228,8 @@ def flow(
     residual: bool | None = None,
     normalize: bool | None = None,
 ) -> Map | Attribution:
-    """Attention flow (Abnar and Zuidema 2020): the most that can flow from position i after layer l down to each input token.
+    """Attention flow (Abnar and Zuidema 2020): the most that can flow from position i after layer l down to each
+    input token.
 
     Node (layer, token); the edge from i to j of a layer carries up to the score of i and j, made ready by the same
     conventions as for `rollout` (for attention: (A + I) / row sum). A maximum flow for each input token by itself, rows
@@ -247,7 +253,8 @@ def flow(
 
 
 def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tensor]:
-    """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l: node (l + 1) n + i."""
+    """For each position after `layer`: the maximum flow to each input token, [key]. Token i after layer l: node (l +
+    1) n + i."""
     igraph = optional("igraph", "igraph", "flow", what="attention flow", verb="needs")
     n, dtype = layers.shape[-1], layers.dtype
     edges = layers[: layer + 1].double().cpu()
@@ -260,7 +267,8 @@ def _flows(layers: Tensor, layer: int, queries: Iterable[int]) -> Iterator[Tenso
 
 
 def layer_sum(scores: Map) -> Map:
-    """The scores of all layers added up: a map of one layer, [1 query key]. No product, nothing normalised (AttCAT's way)."""
+    """The scores of all layers added up: a map of one layer, [1 query key]. No product, nothing normalised (AttCAT's
+    way)."""
     if scores.info.get("rollout") is not None:
         raise InputError("this map is rolled out already. Sum the map that mix gave.")
     facts = {"convention": "sum", "residual": False, "normalize": False, "sum": True}
@@ -317,8 +325,8 @@ def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: boo
 
 
 def shares_of_one(info: Mapping[str, Any]) -> bool:
-    """Are the rows behind this result shares of 1? Said by the method and its rollout, never by the numbers. Scores below 0 are
-    no shares: what is left of such a row may sum to nothing."""
+    """Are the rows behind this result shares of 1? Said by the method and its rollout, never by the numbers. Scores
+    below 0 are no shares: what is left of such a row may sum to nothing."""
     rows, rolled = bool(info.get("distribution", False)), info.get("rollout")
     if info.get("signed") or not rolled:
         return rows and not info.get("signed")
@@ -327,9 +335,9 @@ def shares_of_one(info: Mapping[str, Any]) -> bool:
 
 
 def without_special(whole: Attribution) -> Attribution:
-    """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other score
-    stays as it is. `.info["special_removed"]` says how many tokens went, the sum of their scores and, of a map's row, their
-    share of it."""
+    """Special tokens left out. Shares (rows that sum to 1, see `shares_of_one`) are made to sum to 1 again; any other
+    score stays as it is. `.info["special_removed"]` says how many tokens went, the sum of their scores and, of a
+    map's row, their share of it."""
     content = [i for i, special in enumerate(whole.special) if not special]
     if not content:
         raise InputError("every token is special; nothing would be left.")

@@ -72,7 +72,8 @@ def _heads(block: Block, head: Any) -> list[int]:
         return list(range(heads))
     if not isinstance(head, int) or isinstance(head, bool) or not 0 <= head < heads:
         raise InputError(
-            f"head {head!r} cannot be asked: rank and null space belong to one head, 0 to {heads - 1} (None: each of them). "
+            f"head {head!r} cannot be asked: rank and null space belong to one head, 0 to {heads - 1} (None: each of "
+            "them). "
             "There is no mean of them."
         )
     return [head]
@@ -87,12 +88,13 @@ def _with_ones(block: Block) -> Tensor:
 
 @door
 def alternative_attention(trace: Trace, *, layer: int, head: int, seed: int = 0) -> Alternative:
-    """Other weights for one head, as far from the model's own as can be found, and the proof that the output is the same.
+    """Other weights for one head, as far from the model's own as can be found, and the proof that the output is the
+    same.
 
     For each position: among all a' >= 0 with a'^T [T, 1] = a^T [T, 1] (zero where the mask forbids), corners found by
     linear programs: least overlap with a, directions drawn from `seed`, then uphill from the best in total variation,
-    until it grows no more. Largest total variation is not a linear program: this is the farthest found, not the farthest
-    there is. Then the model itself runs with these weights in this layer and head.
+    until it grows no more. Largest total variation is not a linear program: this is the farthest found, not the
+    farthest there is. Then the model itself runs with these weights in this layer and head.
     """
     trace.model.refuse_layer(layer)
     with torch.no_grad():
@@ -136,7 +138,8 @@ def _farthest(own: Tensor, constraints: Tensor, width: int, generator: torch.Gen
 
 
 def _corner(cost: Tensor, basis: Tensor, own: Tensor) -> Tensor:
-    """The cheapest corner. A linear program is exact to 1e-7 only: its support is taken, and its weights solved for again.
+    """The cheapest corner. A linear program is exact to 1e-7 only: its support is taken, and its weights solved for
+    again.
 
     Where the support is not clear (weights near 1e-7), a step towards the corner, as long as no weight turns negative.
     """

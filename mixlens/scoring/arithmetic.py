@@ -16,7 +16,8 @@ from .aggregate import words_at
 from .by_word import tokens_meant
 
 Kind = TypeVar("Kind", Attribution, Map)
-# What a sum says of itself where both sides say the same. What one method says of its own scores (gaps, shares) is not said.
+# What a sum says of itself where both sides say the same. What one method says of its own scores (gaps, shares) is
+# not said.
 SHARED = (
     *(
         "model",
@@ -40,11 +41,12 @@ TELLING = ("target", "score", "model", "variant", "options", "query_token", "lay
 NORMS = ("share", "max", "length")
 
 
-# --- sums and multiples -------------------------------------------------------------------------------------------------
+# --- sums and multiples -----------------------------------------------------------------------------------------------
 
 
 def combined(left: Kind, right: Any, sign: int) -> Kind:
-    """left + sign right, score by score, of one kind and of the same tokens; `.info["arithmetic"]` says what each side is."""
+    """left + sign right, score by score, of one kind and of the same tokens; `.info["arithmetic"]` says what each
+    side is."""
     if type(right) is not type(left):
         kind = type(left).__name__
         raise InputError(
@@ -114,12 +116,12 @@ def divided(result: Kind, divisor: Any) -> Kind:
     return multiplied(result, 1 / float(divisor))
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
 def part(result: Kind, index: Any) -> Any:
-    """One score (`a[2]`, `a["wonderful"]`: a token, or the sum over a word's tokens), or a part of a result: `a[2:5]`, or a list
-    of tokens and words, `a[["dull", "wonderful"]]`. A map is cut in both axes."""
+    """One score (`a[2]`, `a["wonderful"]`: a token, or the sum over a word's tokens), or a part of a result:
+    `a[2:5]`, or a list of tokens and words, `a[["dull", "wonderful"]]`. A map is cut in both axes."""
     if isinstance(index, slice):
         for end in (index.start, index.stop, index.step):
             if end is not None and not is_integer(end):
@@ -133,8 +135,8 @@ def part(result: Kind, index: Any) -> Any:
 
 
 def _cut(result: Kind, positions: list[int]) -> Kind:
-    """The result at these positions alone: the query by its new number, where it is still there. What holds of all tokens alone is
-    left out."""
+    """The result at these positions alone: the query by its new number, where it is still there. What holds of all
+    tokens alone is left out."""
     if not positions:
         raise InputError(f"no token is left: there are {len(result.tokens)}, 0 to {len(result.tokens) - 1}.")
     whole = ("completeness", "input_ids", "prediction_tokens", "distribution", *PLACE)
@@ -154,12 +156,12 @@ def _cut(result: Kind, positions: list[int]) -> Kind:
     )
 
 
-# --- shares -------------------------------------------------------------------------------------------------------------
+# --- shares -----------------------------------------------------------------------------------------------------------
 
 
 def normalized(result: Kind, how: str) -> Kind:
-    """Scores divided by the sum of their sizes ("share"), by the largest size ("max"), or by their length ("length"): of an
-    attribution as a whole, of a map row by row. Signs stay; what is 0 throughout stays 0."""
+    """Scores divided by the sum of their sizes ("share"), by the largest size ("max"), or by their length ("length"):
+    of an attribution as a whole, of a map row by row. Signs stay; what is 0 throughout stays 0."""
     if not isinstance(how, str) or how not in NORMS:
         raise InputError(f"unknown normalization {how!r}. {nearest(str(how), NORMS)}")
     sizes = result.scores.abs()

@@ -27,7 +27,8 @@ METHOD_NAME = re.compile(r"[\w][\w \-]{0,59}")  # of a method from outside: "," 
 
 @dataclass(frozen=True)
 class MethodRequest:
-    """A method as written: `name`, or `name:option=value:variant=released`; a map also with `:rollout=` and a convention."""
+    """A method as written: `name`, or `name:option=value:variant=released`; a map also with `:rollout=` and a
+    convention."""
 
     name: str
     variant: str | None = None
@@ -68,8 +69,8 @@ class MethodRequest:
         return json.dumps([self.variant, self.options], sort_keys=True, default=str)
 
     def options_for(self, trace: Trace) -> dict[str, Any]:
-        """The options for one text. Random scores take their seed from the text, unless a seed is named: the same noise in
-        every text would not average out."""
+        """The options for one text. Random scores take their seed from the text, unless a seed is named: the same
+        noise in every text would not average out."""
         if self.name == RANDOM and "seed" not in self.options:
             return {**self.options, "seed": zlib.crc32(" ".join(trace.tokens).encode())}
         return dict(self.options)
@@ -118,12 +119,12 @@ def parse_methods(names: Iterable[str]) -> dict[str, MethodRequest]:
     return {name: parse_method(name) for name in names}
 
 
-# --- the results of requests --------------------------------------------------------------------------------------------
+# --- the results of requests ------------------------------------------------------------------------------------------
 
 
 def grouped(requests: Mapping[str, MethodRequest]) -> list[list[str]]:
-    """The map methods that one call of `mix` can answer: those with the same variant and options. Random scores are left out,
-    because their seed differs from text to text."""
+    """The map methods that one call of `mix` can answer: those with the same variant and options. Random scores are
+    left out, because their seed differs from text to text."""
     groups: dict[str, list[str]] = {}
     for written, request in requests.items():
         if request.is_map and request.name != RANDOM:
@@ -140,7 +141,8 @@ def map_of(trace: Trace, written: Written) -> Map:
 
 
 def maps_of(trace: Trace, methods: Mapping[str, MethodRequest] | Iterable[str]) -> dict[str, Map]:
-    """The maps of several methods as written. Methods with the same variant and options share the proof of every layer."""
+    """The maps of several methods as written. Methods with the same variant and options share the proof of every
+    layer."""
     from .maps import mix
 
     requests = methods if isinstance(methods, Mapping) else parse_methods(methods)
@@ -164,7 +166,8 @@ def rolled(scores: Map, written: Written, query: int | str) -> Attribution:
 def scores_of(
     trace: Trace, written: Written, *, target: Any = "predicted", foil: Any = None, query: int | str | None = None
 ) -> tuple[Attribution, float]:
-    """The attribution by any method, and its seconds. Of a map: the row of `query`, rolled out by its paper's convention."""
+    """The attribution by any method, and its seconds. Of a map: the row of `query`, rolled out by its paper's
+    convention."""
     request = parse_method(written)
     return every_score(trace, {request.name: request}, target=target, foil=foil, query=query)[request.name]
 

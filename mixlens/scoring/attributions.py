@@ -1,4 +1,5 @@
-"""`attribute`: Trace -> Attribution. Which input tokens one prediction rests on; and `explain`, which starts at a text."""
+"""`attribute`: Trace -> Attribution. Which input tokens one prediction rests on; and `explain`, which starts at a
+text."""
 
 from __future__ import annotations
 
@@ -62,9 +63,9 @@ def attribute(
 ) -> Any:
     """Which input tokens the target rests on: an Attribution with signed scores. A list of traces gives a list.
 
-    `target` is "predicted" (default), "gold" with `label`, a class, a token, a (target, foil) pair or a span; `score` is
-    "logit" (default), "probability" or "log_probability". `layer=l` asks for the hidden states that enter layer l instead
-    of the input embeddings. The name of a map method gives its rolled-out row at `query`.
+    `target` is "predicted" (default), "gold" with `label`, a class, a token, a (target, foil) pair or a span; `score`
+    is "logit" (default), "probability" or "log_probability". `layer=l` asks for the hidden states that enter layer l
+    instead of the input embeddings. The name of a map method gives its rolled-out row at `query`.
     """
     aim = {"target": target, "foil": foil, "score": score, "label": label, "query": query, "layer": layer}
     many = listed(traces, "attribute")
@@ -85,10 +86,11 @@ def attribute_each(
     tokens: int | None = None,
     **options: Any,
 ) -> list[Answer]:
-    """`attribute` of many traces, each with its own target, query, ... (`aims`): an Attribution or the reason why there is
-    none, for each.
+    """`attribute` of many traces, each with its own target, query, ... (`aims`): an Attribution or the reason why
+    there is none, for each.
 
-    Traces of similar length share their forward and backward passes, about `tokens` tokens at a time (see `Model.trace`).
+    Traces of similar length share their forward and backward passes, about `tokens` tokens at a time (see
+    `Model.trace`).
     """
     answers: dict[int, Answer] = {}
     questions: dict[int, Question] = {}
@@ -116,7 +118,7 @@ def attribute_each(
     return [answers[i] for i in range(len(traces))]
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------------
+# --- what is asked ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _position(trace: Trace, query: int | str | None) -> int:
     return trace.query if query is None else find(trace.tokens, query)
 
 
-# --- how it is answered -------------------------------------------------------------------------------------------------
+# --- how it is answered -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -260,12 +262,12 @@ def row_of_map(
     return Attribution(row.scores, row.tokens, scores.method, info, row.special, row.words)
 
 
-# --- from a text --------------------------------------------------------------------------------------------------------
+# --- from a text ------------------------------------------------------------------------------------------------------
 
 
 def explain(model: Model, text: Any, name: str, *, keep_special: bool, **options: Any) -> Attribution:
-    """`Model.explain`: trace, then `attribute`. In the place of a text it takes a Trace of the model, which is not run again.
-    A map method explains a position whatever the target, so the target is left out."""
+    """`Model.explain`: trace, then `attribute`. In the place of a text it takes a Trace of the model, which is not
+    run again. A map method explains a position whatever the target, so the target is left out."""
     refuse_other_model(model, text)
     trace = text if isinstance(text, Trace) else model.trace(text)
     if isinstance(name, str) and isinstance(seek(name), Method):

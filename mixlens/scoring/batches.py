@@ -1,4 +1,5 @@
-"""What is scored as one: several traces as a batch, several layers as one block. Without `fast` each is scored alone."""
+"""What is scored as one: several traces as a batch, several layers as one block. Without `fast` each is scored
+alone."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TOGETHER = 8192  # tokens, with padding, that are scored as one batch
 
 
 def batches(traces: Sequence[Trace], *, alone: bool) -> Iterator[list[int]]:
-    """Indices of traces that are scored as one: of one traced batch, or of one model and similar length; or each `alone`."""
+    """Indices of traces that are scored as one: of one traced batch, or of one model and similar length; or each
+    `alone`."""
     batch: list[int] = []
     for i in sorted(range(len(traces)), key=lambda i: (id(traces[i].model), id(origin(traces[i])), len(traces[i]), i)):
         if batch:
@@ -42,7 +44,8 @@ def origin(trace: Trace) -> Any:
 
 
 def neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
-    """Layers to score as one block, `most` at a time: of one GPU, and their weights on it as they are. Others one by one."""
+    """Layers to score as one block, `most` at a time: of one GPU, and their weights on it as they are. Others one by
+    one."""
 
     def place(layer: LayerTrace) -> torch.device | None:
         output, device = layer.parts.output, layer.output.device
@@ -57,7 +60,8 @@ def neighbours(layers: Sequence[LayerTrace], most: int) -> Iterator[range]:
 
 
 def together_at_once(layer: LayerTrace, depth: int) -> int:
-    """How many layers to score at once. A GPU is kept waiting by the number of operations, a CPU by the size of its cache."""
+    """How many layers to score at once. A GPU is kept waiting by the number of operations, a CPU by the size of its
+    cache."""
     if layer.input.device.type == "cpu":
         return 1
     heads = (layer.query if layer.query is not None else layer.weights).shape[-3]  # type: ignore[union-attr]
@@ -81,7 +85,8 @@ def layer_of(traces: Sequence[Trace], index: int) -> LayerTrace:
 
 
 def stacked(layers: Sequence[LayerTrace]) -> LayerTrace:
-    """One layer of several traces as a batch. A padded query is a copy of the last real one; no one looks at a padded key."""
+    """One layer of several traces as a batch. A padded query is a copy of the last real one; no one looks at a padded
+    key."""
     n = max(layer.input.shape[-2] for layer in layers)
 
     def rows(tensor: Tensor) -> Tensor:

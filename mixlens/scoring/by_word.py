@@ -16,7 +16,8 @@ Kind = TypeVar("Kind", Map, HeadMaps, Attribution)
 
 
 def tokens_meant(result: Map | HeadMaps | Attribution, query: int | str) -> tuple[int, ...]:
-    """The tokens a query means where words are known: all of a word that occurs once, else one token, as `find` has it."""
+    """The tokens a query means where words are known: all of a word that occurs once, else one token, as `find` has
+    it."""
     places = [tokens for word, tokens in result.words or () if word == query]
     if len(places) > 1:
         first = [tokens[0] for tokens in places]

@@ -166,8 +166,8 @@ def row_of(trace: Trace, query: str | None) -> int | None:
 
 
 def place_meant(trace: Trace, query: str | None, target: str | None, method: str) -> int | None:
-    """The position that a method for positions explains: --query, or a --target that is a token or an index. A class or a word is
-    refused: `why` picks a method by itself, but for a word of several tokens, which it refuses."""
+    """The position that a method for positions explains: --query, or a --target that is a token or an index. A class
+    or a word is refused: `why` picks a method by itself, but for a word of several tokens, which it refuses."""
     from .targets import pieces_meant
 
     if query is not None or target is None:
@@ -179,6 +179,7 @@ def place_meant(trace: Trace, query: str | None, target: str | None, method: str
             raise
         by_itself = "" if pieces_meant(trace.model, target) else " `mixlens why` picks one by itself."
         raise InputError(
-            f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a method "
+            f"{method!r} explains a position, and no token of the text is {target!r}. For a class or a word take a "
+            "method "
             f"that explains one (--method): {class_methods()}.{by_itself}"
         ) from None

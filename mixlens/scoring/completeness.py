@@ -56,5 +56,6 @@ def warn_where_open(result: Attribution) -> None:
 
 
 def advice(method: str, info: Mapping[str, Any]) -> str:
-    """What brings the scores of a method closer to their sum, as a sentence after a space; empty where nothing is known to."""
+    """What brings the scores of a method closer to their sum, as a sentence after a space; empty where nothing is
+    known to."""
     return ADVICE.get(method, "") if info.get("dtype", "float32") in ("float32", "float64") else WIDER

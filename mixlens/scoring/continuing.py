@@ -39,8 +39,9 @@ class Continuation:
         return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
     def goes_on_with(self, *tokens: int) -> bool:
-        """Whether these tokens, written next, go on with the last word of the text: a word of the longer text has characters
-        of both. A token that changes the last character goes on with it too: the text ended in a part of a character."""
+        """Whether these tokens, written next, go on with the last word of the text: a word of the longer text has
+        characters of both. A token that changes the last character goes on with it too: the text ended in a part of a
+        character."""
         if self.tokenizer is None:
             return False
         ids = self.whole.input_ids
@@ -49,8 +50,8 @@ class Continuation:
         return not longer.startswith(text) or any(start < len(text) < stop for start, stop in spans)
 
     def may_join(self, *tokens: int) -> bool:
-        """Whether these tokens, written next, are no more than a mark that makes one word with letters on both of its sides
-        (it's, red-hot), or a part of a character: the token after them decides."""
+        """Whether these tokens, written next, are no more than a mark that makes one word with letters on both of its
+        sides (it's, red-hot), or a part of a character: the token after them decides."""
         if self.tokenizer is None:
             return False
         ids = self.whole.input_ids

@@ -1,4 +1,5 @@
-"""How a paper turns the maps of layers into one: what is done to each layer [query key] before layers are multiplied."""
+"""How a paper turns the maps of layers into one: what is done to each layer [query key] before layers are
+multiplied."""
 
 from __future__ import annotations
 
@@ -51,8 +52,9 @@ def known_convention(name: Any) -> Convention:
 def convention_of(
     scores: Map, convention: str | None = None, *, residual: bool | None = None, normalize: bool | None = None
 ) -> dict[str, Any]:
-    """What is to be done to the layers of a map: the convention's name, by default that of the method's paper, `residual` and
-    `normalize`. A map whose layers are from the input already, by a rollout or by its method, is refused."""
+    """What is to be done to the layers of a map: the convention's name, by default that of the method's paper,
+    `residual` and `normalize`. A map whose layers are from the input already, by a rollout or by its method, is
+    refused."""
     if scores.info.get("rollout") is not None:
         raise InputError("this map is rolled out already. Roll out the map that mix gave.")
     if is_from_input(scores):

@@ -1,11 +1,12 @@
 """Maps of every head: one of them, one layer, and what each head does most.
 
-The rule that names a head, with its limits in ROLES. Each word's row is made to sum to 1 (attention already does) and all rows
-of words are averaged; special tokens have no rows. A row is shared out, without rest, between the start mark (in a causal model
-without one: the first word), the other marks, the word itself, the word before, the word behind, and all other words ("spread").
-The largest share, leaving out "spread", that reaches its limit names the head; else its own sentence, where the text has several
-and its share reaches the limit; else the largest of all shares. Where that is "spread", and three words (in a text of fewer
-than twelve: a quarter of its words) hold half of it or more, the head looks at few words and does not spread.
+The rule that names a head, with its limits in ROLES. Each word's row is made to sum to 1 (attention already does) and
+all rows of words are averaged; special tokens have no rows. A row is shared out, without rest, between the start mark
+(in a causal model without one: the first word), the other marks, the word itself, the word before, the word behind,
+and all other words ("spread"). The largest share, leaving out "spread", that reaches its limit names the head; else
+its own sentence, where the text has several and its share reaches the limit; else the largest of all shares. Where
+that is "spread", and three words (in a text of fewer than twelve: a quarter of its words) hold half of it or more,
+the head looks at few words and does not spread.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ FEW_OF = 4  # and no more than one in so many words of the text
 
 @dataclass(frozen=True)
 class HeadRole:
-    """What one head does most. `shares` has every share of its rows; "sentence" and "few" (of "spread") overlap with others."""
+    """What one head does most. `shares` has every share of its rows; "sentence" and "few" (of "spread") overlap with
+    others."""
 
     layer: int
     head: int

@@ -1,4 +1,5 @@
-"""`mix`: Trace -> Map. Every layer's decomposition serves all methods of a call, and is proven against the model on the way."""
+"""`mix`: Trace -> Map. Every layer's decomposition serves all methods of a call, and is proven against the model on
+the way."""
 
 from __future__ import annotations
 
@@ -62,10 +63,12 @@ def mix(
 ) -> Any:
     """Score every layer of a trace: a Map. A list of traces gives a list; a list of methods a dict of maps.
 
-    With `head=3` a method that has heads scores that head alone, with `head="all"` each: HeadMaps [layer head query key].
+    With `head=3` a method that has heads scores that head alone, with `head="all"` each: HeadMaps [layer head query
+    key].
 
-    The layers' decomposition is proven against the model on the way; its gap is in `.info`, and so is where the time went.
-    `chunk`: the most elements a temporary may have (by default what suits the device; smaller by itself when memory runs out).
+    The layers' decomposition is proven against the model on the way; its gap is in `.info`, and so is where the time
+    went. `chunk`: the most elements a temporary may have (by default what suits the device; smaller by itself when
+    memory runs out).
     """
     call = Call(name, variant, chunk, options)
     every = listed(traces, "mix")
@@ -104,7 +107,8 @@ def streamed(
     chunk: int | None = None,
     **options: Any,
 ) -> list[Any]:
-    """The maps of one batch, each layer scored when it has run and then released (short ones on a GPU are kept whole)."""
+    """The maps of one batch, each layer scored when it has run and then released (short ones on a GPU are kept
+    whole)."""
     call = Call(name, variant, chunk, options)
     for entry in call.methods.values():
         if entry.whole:
@@ -132,8 +136,8 @@ class Call:
 def fresh(compute: Callable[[], _T], model: Model) -> _T:
     """`compute()`; if an identity fails, once more with nothing kept of the weights, and if that fails, a refusal.
 
-    This is the one place that deals with stale values: weights may change without torch's counters. On a GPU, scores that are
-    not finite are computed once more with the range of float32.
+    This is the one place that deals with stale values: weights may change without torch's counters. On a GPU, scores
+    that are not finite are computed once more with the range of float32.
     """
     with model.computing():
         try:
@@ -173,7 +177,8 @@ def scored(traces: Sequence[Trace], call: Call) -> list[Maps]:
 
 
 def scored_pass(model: Model, encoded: Sequence[Encoded], call: Call) -> list[Maps]:
-    """One pass whose layers are scored as they come; on a GPU, whole where it is short, and replayed where it came before."""
+    """One pass whose layers are scored as they come; on a GPU, whole where it is short, and replayed where it came
+    before."""
     scorer = Scorer(call, len(encoded), encoded[0].tokens, model)
     if model.device.type != "cuda" or not fast.fits_whole(model, encoded):
         traces, _ = model.run_traced(encoded, each=lambda index, layer: scorer.score([layer], index))
@@ -212,7 +217,8 @@ class Scorer:
 
     @torch.no_grad()
     def score(self, layers: Sequence[LayerTrace], start: int) -> None:
-        """Score some layers, the first of them number `start`. Out of memory: once more in pieces of a sixteenth, with a note."""
+        """Score some layers, the first of them number `start`. Out of memory: once more in pieces of a sixteenth,
+        with a note."""
         chunk, replayed, device = self.call.chunk, None, layers[0].input.device
         try:
             if self.replays:
@@ -263,8 +269,8 @@ class Scorer:
         return start, identities, results
 
     def own(self, name: str, returned: Any, block: Block, *, stacked: bool) -> tuple[Tensor, Extras]:
-        """What a method returned, with the axes [layer batch ...] whatever axes it saw, in memory of its own: neither the
-        call's scratch memory nor a tensor of its block."""
+        """What a method returned, with the axes [layer batch ...] whatever axes it saw, in memory of its own: neither
+        the call's scratch memory nor a tensor of its block."""
         scores, extras = returned if isinstance(returned, tuple) else (returned, {})
         held = [one for one in (*self.scratch.values(), *vars(block).values()) if isinstance(one, Tensor)]
         shared = {one.untyped_storage().data_ptr() for one in held}
@@ -286,8 +292,8 @@ class Scorer:
         return scores, {key: own(value) for key, value in extras.items()}
 
     def identities(self, several: Block | None, singles: Sequence[Block]) -> Identities:
-        """The gaps [layer] of the layers that were scored, the larger one where a layer has it as a block and as one of several.
-        A layer on a CPU is judged at once."""
+        """The gaps [layer] of the layers that were scored, the larger one where a layer has it as a block and as one
+        of several. A layer on a CPU is judged at once."""
         found = {} if several is None else dict(several.identities)
         each = [block.identities for block in singles]
         for name in dict.fromkeys(chain.from_iterable(each)):
@@ -454,7 +460,8 @@ def shares(scores: Tensor) -> Tensor:
 
 @contextmanager
 def through_quantized(model: Model, name: str) -> Iterator[None]:
-    """Quantised modules have gradients of their own, or none: what torch cannot send through them is refused by name."""
+    """Quantised modules have gradients of their own, or none: what torch cannot send through them is refused by
+    name."""
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:

@@ -1,4 +1,5 @@
-"""Notices: sentences a reader must know before the numbers, such as that nothing is predicted or that words are unknown."""
+"""Notices: sentences a reader must know before the numbers, such as that nothing is predicted or that words are
+unknown."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def no_mask(model: Any, read: Read) -> bool:
 
 
 def judged_words(read: Read, unknown: str | None) -> list[tuple[tuple[int, ...], bool]]:
-    """The positions of each word with enough letters to be judged by, and that is no special token such as [CLS] or <s>; and
-    whether it is cut into letters or holds the token `unknown`."""
+    """The positions of each word with enough letters to be judged by, and that is no special token such as [CLS] or
+    <s>; and whether it is cut into letters or holds the token `unknown`."""
     found = []
     for word, places in read.words or ():
         if sum(char.isalpha() for char in word) >= LETTERS and "[" not in word and "<" not in word:
@@ -44,7 +45,8 @@ def judged_words(read: Read, unknown: str | None) -> list[tuple[tuple[int, ...],
 
 
 def spelled(read: Read, unknown: str | None) -> tuple[int, int]:
-    """Of the words that are judged: how many are cut into letters or hold the token `unknown`, and how many there are."""
+    """Of the words that are judged: how many are cut into letters or hold the token `unknown`, and how many there
+    are."""
     words = judged_words(read, unknown)
     return sum(is_cut for _, is_cut in words), len(words)
 
@@ -55,12 +57,14 @@ def spelled_words(read: Read, unknown: str | None) -> set[tuple[int, ...]]:
 
 
 def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
-    """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named, or None."""
+    """One sentence for each fact that makes the numbers of this text say little. `query`: the position a user named,
+    or None."""
     notices = []
     whole, logits = getattr(read, "info", {}).get("truncated"), getattr(read, "logits", None)
     if whole is not None:
         notices.append(
-            f"the text was cut: it has {whole:,} tokens and the model reads {len(read.tokens):,}. What follows was not read."
+            f"the text was cut: it has {whole:,} tokens and the model reads {len(read.tokens):,}. What follows was "
+            "not read."
         )
     if query is None and no_mask(model, read):
         mask = getattr(model.tokenizer, "mask_token", None)
@@ -78,13 +82,15 @@ def notices_of(model: Any, read: Read, *, query: int | str | None) -> list[str]:
 
 
 def notices_of_corpus(model: Any, texts: Sequence[Read], *, query: Any, targets: bool) -> list[str]:
-    """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is refused."""
+    """The notices for the first rows of a corpus. `targets`: a method explains a prediction, so a row without one is
+    refused."""
     notices = []
     without = 0 if query is not None or targets else sum(no_mask(model, read) for read in texts)
     if without:
         mask = getattr(model.tokenizer, "mask_token", None) or "mask token"
         notices.append(
-            f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts nothing there; "
+            f"{without} of the first {len(texts)} rows have no {mask}, so this masked language model predicts "
+            "nothing there; "
             f"the first token is explained. Name a position (--query, in Python query=), or use a classifier."
         )
     unknown = getattr(model.tokenizer, "unk_token", None)
@@ -98,7 +104,8 @@ def _vocabulary_notice(name: str, count: int, total: int, where: str) -> list[st
     if not total or count / total < MANY:
         return []
     return [
-        f"the vocabulary of {name!r} does not know {count} of the {total} {JUDGED} in {where}: they are cut into letters or are "
+        f"the vocabulary of {name!r} does not know {count} of the {total} {JUDGED} in {where}: they are cut into "
+        "letters or are "
         "unknown, so the scores say little about words. Use a model that was trained on such texts (--model)."
     ]
 

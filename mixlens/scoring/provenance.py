@@ -1,4 +1,5 @@
-"""What a result rests on: versions, model, text; fingerprints of the model (numbers, configuration, tokenizer) and the data."""
+"""What a result rests on: versions, model, text; fingerprints of the model (numbers, configuration, tokenizer) and
+the data."""
 
 from __future__ import annotations
 
@@ -74,8 +75,8 @@ def provenance(trace: Trace, other: Mapping[str, Any] | None = None) -> dict[str
 
 
 def whereabouts(model: Model) -> dict[str, str]:
-    """What of a model's places and packing changes numbers: kinds of devices, the form of the inner loops, whether it is spread
-    out, quantisation."""
+    """What of a model's places and packing changes numbers: kinds of devices, the form of the inner loops, whether it
+    is spread out, quantisation."""
     places = {
         "device": "+".join(sorted({device.split(":")[0] for device in model.devices})),
         "kernels": used(model.device),
@@ -88,7 +89,8 @@ def whereabouts(model: Model) -> dict[str, str]:
 
 
 def public_name(name: object) -> str:
-    """A model or a file as others may read it: a path of this machine by its last part alone, any other name as it is."""
+    """A model or a file as others may read it: a path of this machine by its last part alone, any other name as it
+    is."""
     text = str(name)
     private = os.path.isabs(text) or text.startswith(("~", "./", "../", ".\\", "..\\"))
     return Path(text).name or text if private else text
@@ -98,8 +100,8 @@ def public_name(name: object) -> str:
 
 
 def model_fingerprint(model: Model) -> str:
-    """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer. The same
-    on every device and machine; another training, another setting or another vocabulary gives another."""
+    """Of every number of every weight and persistent buffer, the configuration (class names too) and the tokenizer.
+    The same on every device and machine; another training, another setting or another vocabulary gives another."""
     config = model.hf_model.config
     settings = config.to_dict() if hasattr(config, "to_dict") else vars(config)
     kind = {**settings, "class": type(model.hf_model).__name__}
@@ -114,8 +116,9 @@ def model_fingerprint(model: Model) -> str:
 
 
 def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor that belongs to a checkpoint: weights, buffers that are stored (those that are computed anew say nothing that
-    the configuration does not), and the scales that bitsandbytes keeps beside packed numbers, which mean nothing without."""
+    """Every tensor that belongs to a checkpoint: weights, buffers that are stored (those that are computed anew say
+    nothing that the configuration does not), and the scales that bitsandbytes keeps beside packed numbers, which mean
+    nothing without."""
     yield from weights_of(model)
     for path, module in model.named_modules():
         held = {name: one for name, one in module._buffers.items() if name not in module._non_persistent_buffers_set}
@@ -152,8 +155,8 @@ def plain(value: Any) -> Any:
 
 
 def tokenizer_facts(tokenizer: Any) -> Any:
-    """The settings and rules of a tokenizer; of one that is written in Python, its vocabulary and the checksums of the files that
-    it saves: its merges, or its sentencepiece model. None where there is no tokenizer."""
+    """The settings and rules of a tokenizer; of one that is written in Python, its vocabulary and the checksums of
+    the files that it saves: its merges, or its sentencepiece model. None where there is no tokenizer."""
     if tokenizer is None:
         return None
     facts: dict[str, Any] = {name: getattr(tokenizer, name, None) for name in TOKENIZER}

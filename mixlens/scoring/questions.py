@@ -72,7 +72,8 @@ class Question:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The positions that the prediction is read at: the start and the end of a span, else the one position `query`."""
+        """The positions that the prediction is read at: the start and the end of a span, else the one position
+        `query`."""
         positions = () if self.resolved is None else self.resolved.positions
         return positions or (self.query,)
 
@@ -82,7 +83,8 @@ class Question:
 
     def place(self, run: Attached, embedding: str = "sum") -> Tensor:
         """[batch pos d], where gradients are taken: hidden states that enter layer `layer` (the last number: the final
-        output), or the embedding: "word", "sum" (word, position and segment added), "after" (what enters the first layer)."""
+        output), or the embedding: "word", "sum" (word, position and segment added), "after" (what enters the first
+        layer)."""
         if self.layer is not None:
             return (*run.inputs, run.outputs[-1])[self.layer]
         places = {"word": run.word, "sum": run.summed, "after": run.inputs[0]}
@@ -95,7 +97,8 @@ class Question:
         return self.batch.gradients(self, tensors)
 
     def compares(self, count: int) -> bool:
-        """Is this the first batch of so many changed copies of the text? Then it is to be compared with one copy alone."""
+        """Is this the first batch of so many changed copies of the text? Then it is to be compared with one copy
+        alone."""
         new = count not in self._sizes
         self._sizes.add(count)
         return new
@@ -113,7 +116,8 @@ class Question:
         return question
 
     def values(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
-        """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without padding."""
+        """The target's number for other inputs, [row]: each is {input_ids, attention_mask, token_type_ids} without
+        padding."""
         if not self._is_answered:
             self.answer()
         texts: Any = [SimpleNamespace(**row) for row in rows]
@@ -134,8 +138,8 @@ def compare_pass(trace: Trace, run: Attached, row: int = 0) -> None:
 class Batch:
     """Questions that share one forward and one backward pass.
 
-    Rows of a padded batch do not depend on each other, so the gradient of the sum of their targets holds the gradient of each.
-    A question gets its row alone, without padding, and does not know of the others.
+    Rows of a padded batch do not depend on each other, so the gradient of the sum of their targets holds the gradient
+    of each. A question gets its row alone, without padding, and does not know of the others.
     """
 
     def __init__(self, questions: Sequence[Question]):
@@ -192,7 +196,8 @@ class Batch:
         return tuple(self._gradients[id(whole)][where][0] for _, whole, where in origins)
 
     def _take(self, tensors: Sequence[Tensor]) -> None:
-        """Take the gradients of tensors of the batch that were not taken yet, and store them for the other questions."""
+        """Take the gradients of tensors of the batch that were not taken yet, and store them for the other
+        questions."""
         wholes = {id(whole): whole for whole in tensors if id(whole) not in self._gradients}
         if wholes:
             total = torch.stack([question.value for question in self.questions]).sum()

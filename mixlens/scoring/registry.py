@@ -1,4 +1,5 @@
-"""The methods there are: map methods (`@mixing`), attributions to a prediction (`@attribution`), and what is known of each."""
+"""The methods there are: map methods (`@mixing`), attributions to a prediction (`@attribution`), and what is known of
+each."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class ScoringMethod(Registered):
     unless: tuple[str, ...] = ()  # variants, and options that are set, with which it is the other way round
 
     def is_signed(self, variant: str | None, options: Mapping[str, Any]) -> bool:
-        """Whether scores below zero have a meaning: said by the method, its variant and its options, never by the numbers."""
+        """Whether scores below zero have a meaning: said by the method, its variant and its options, never by the
+        numbers."""
         return self.signed != any(name == variant or bool(options.get(name)) for name in self.unless)
 
 
@@ -94,8 +96,8 @@ def mixing(
 ) -> Callable[[Callable[..., Scores]], Callable[..., Scores]]:
     """Register a map method under its function's name. It gets one layer as a Block, and returns [... query key].
 
-    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone. With `stacks` its
-    Block may hold several layers, [layer ... query key].
+    With `whole` it gets a Trace and returns [layer query key]: for what is not a matter of one layer alone. With
+    `stacks` its Block may hold several layers, [layer ... query key].
     """
 
     def entry(name: str, function: Callable[..., Scores]) -> Method:
@@ -120,8 +122,8 @@ def attribution(
 ) -> Callable[[Callable[..., Scored]], Callable[..., Scored]]:
     """Register an attribution method under its function's name. It gets a Question and returns [pos].
 
-    Scores are `signed`, for and against the target, unless said otherwise; those of a position are not. `unless` names the
-    variants, and the options that are set, with which it is the other way round.
+    Scores are `signed`, for and against the target, unless said otherwise; those of a position are not. `unless`
+    names the variants, and the options that are set, with which it is the other way round.
     """
 
     def entry(name: str, function: Callable[..., Scored]) -> AttributionMethod:
@@ -172,7 +174,8 @@ def method(name: Any) -> Method:
     entry = seek(name)
     if isinstance(entry, AttributionMethod):
         raise InputError(
-            f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...), or on the "
+            f"{name!r} explains a prediction, it makes no map: use mixlens.attribute(trace, {name!r}, target=...), "
+            "or on the "
             f"command line mixlens explain --method {name}."
         )
     if entry is None:
@@ -184,6 +187,7 @@ def refuse_all_heads(name: str, options: Mapping[str, Any]) -> None:
     """Refuse "all" heads where one map is needed."""
     if options.get("head") == ALL:
         raise InputError(
-            f"{name!r} with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
+            f"{name!r} with all heads gives a map for each head, and here it takes one: choose a head, counted from "
+            "0, as "
             f"{name}:head=0. For all of them: mixlens map --head {ALL}, in Python mixlens.mix."
         )

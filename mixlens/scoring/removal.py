@@ -1,7 +1,8 @@
-"""Texts with parts taken away, and the target's number on what is left: x without U, for units U (tokens, words, sentences).
+"""Texts with parts taken away, and the target's number on what is left: x without U, for units U (tokens, words,
+sentences).
 
-A unit is deleted, or each of its tokens is replaced by padding, by the mask token, by the unknown token, by any token (its id),
-or by what a masked language model puts there.
+A unit is deleted, or each of its tokens is replaced by padding, by the mask token, by the unknown token, by any token
+(its id), or by what a masked language model puts there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Row = dict[str, Any]  # the inputs of the model for one text, without padding
 
 @dataclass(frozen=True)
 class Infill:
-    """Removed tokens are replaced by the most probable other tokens of a masked language model with the same vocabulary."""
+    """Removed tokens are replaced by the most probable other tokens of a masked language model with the same
+    vocabulary."""
 
     model: Model
 
@@ -43,11 +45,12 @@ class Infill:
 Replacement = str | int | Infill
 
 
-# --- units --------------------------------------------------------------------------------------------------------------
+# --- units ------------------------------------------------------------------------------------------------------------
 
 
 def units_of(trace: Trace, unit: str, stay: Collection[int]) -> list[Unit]:
-    """The units of a text in their order, without the positions that stay; a unit of which nothing is left is no unit."""
+    """The units of a text in their order, without the positions that stay; a unit of which nothing is left is no
+    unit."""
     _refuse_other("unit", unit, UNITS)
     if unit == "token":
         groups: list[Unit] = [(i,) for i in range(len(trace))]
@@ -82,7 +85,7 @@ def by_unit(scores: NDArray[Any], units: Sequence[Unit]) -> NDArray[np.float64]:
     return np.array([scores[list(unit)].sum() for unit in units], dtype=np.float64)
 
 
-# --- texts with parts taken away ----------------------------------------------------------------------------------------
+# --- texts with parts taken away --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ def asked(
 ) -> list[list[Answer]]:
     """[change][target]: what the model says with the tokens at these positions deleted or replaced, run in batches.
 
-    The targets of a change name positions of the changed text. Texts that read the same position are read together, in float64.
-    `bar` names the work, where a terminal shows its progress."""
+    The targets of a change name positions of the changed text. Texts that read the same position are read together,
+    in float64. `bar` names the work, where a terminal shows its progress."""
     from tqdm.auto import tqdm
 
     rows = _rows(trace, [sorted(positions) for positions in gone], replacement)
@@ -137,8 +140,8 @@ def asked(
 
 
 def _part(output: Any, numbers: Sequence[int], length: int, target: Target) -> tuple[SimpleNamespace, Target]:
-    """The logits of some texts of a batch where a target is read, in float64, and the target as it reads them. Logits of spans are
-    over positions: those of padding are cut off."""
+    """The logits of some texts of a batch where a target is read, in float64, and the target as it reads them. Logits
+    of spans are over positions: those of padding are cut off."""
     heads = {name: logits[list(numbers)] for name in HEADS if (logits := getattr(output, name, None)) is not None}
     if target.positions and "logits" in heads:
         heads["logits"] = heads["logits"][:, list(target.positions)]
@@ -150,7 +153,8 @@ def _part(output: Any, numbers: Sequence[int], length: int, target: Target) -> t
 def answers(
     trace: Trace, gone: Sequence[Collection[int]], target: Target, *, replacement: Replacement = "delete"
 ) -> list[Answer]:
-    """The answer to each text with the tokens at these positions deleted or replaced; the target moves with its tokens."""
+    """The answer to each text with the tokens at these positions deleted or replaced; the target moves with its
+    tokens."""
     targets = [[moved(target, positions) if replacement == "delete" else target] for positions in gone]
     return [answer for (answer,) in asked(trace, gone, targets, replacement=replacement)]
 
@@ -170,8 +174,8 @@ def answers_without(
     *,
     replacement: Replacement = "delete",
 ) -> dict[frozenset[int], Answer]:
-    """The answer without each set of words, by their numbers. `words`: the positions of each. A set is asked once; sets of one size
-    stand together, as they are of similar length, and share their passes."""
+    """The answer without each set of words, by their numbers. `words`: the positions of each. A set is asked once;
+    sets of one size stand together, as they are of similar length, and share their passes."""
     every = sorted(set(map(frozenset, sets)), key=lambda one: (len(one), sorted(one)))
     gone = [[position for word in one for position in words[word]] for one in every]
     return dict(zip(every, answers(trace, gone, target, replacement=replacement), strict=True))
@@ -186,8 +190,8 @@ def random_sets(
     apart: Collection[int] | None = None,
     all_up_to: int = 0,
 ) -> tuple[list[frozenset[int]], bool]:
-    """Sets of `size` words, other than `apart`: all where they are no more than `all_up_to`, else as many different ones as there
-    are draws; and whether these are all."""
+    """Sets of `size` words, other than `apart`: all where they are no more than `all_up_to`, else as many different
+    ones as there are draws; and whether these are all."""
     own = None if apart is None else frozenset(apart)
     if comb(len(free), size) - (own is not None) <= all_up_to:
         return [one for one in map(frozenset, combinations(free, size)) if one != own], True
@@ -256,7 +260,7 @@ def _refuse_other(kind: str, value: Any, allowed: Collection[str]) -> None:
         raise InputError(f"unknown {kind} {value!r}. {nearest(str(value), allowed)}")
 
 
-# --- infilling ----------------------------------------------------------------------------------------------------------
+# --- infilling --------------------------------------------------------------------------------------------------------
 
 
 def can_fill(model: Model) -> bool:
@@ -265,13 +269,14 @@ def can_fill(model: Model) -> bool:
 
 
 def _infilled(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement) -> list[Row]:
-    """The inputs of the model with the most probable other token at each position that is gone, all gaps filled at once, by the
-    masked language model that is named or by the traced one itself."""
+    """The inputs of the model with the most probable other token at each position that is gone, all gaps filled at
+    once, by the masked language model that is named or by the traced one itself."""
     filler = replacement.model if isinstance(replacement, Infill) else trace.model
     mask = filler_token(filler, "mask")
     if mask is None or not can_fill(filler):
         raise InputError(
-            f"replacement='infill' needs a masked language model, and {filler.name!r} is none. Give Infill(model), with a "
+            f"replacement='infill' needs a masked language model, and {filler.name!r} is none. Give Infill(model), "
+            "with a "
             "masked language model that has the same vocabulary."
         )
     if filler is not trace.model and filler.tokenizer.get_vocab() != trace.model.tokenizer.get_vocab():
@@ -295,7 +300,7 @@ def _likely(trace: Trace, filler: Model, logits: Tensor, positions: Sequence[int
     return {i: int(logits[i].argmax()) for i in positions}
 
 
-# --- random subsets -----------------------------------------------------------------------------------------------------
+# --- random subsets ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -317,7 +322,8 @@ def random_subsets(
     share: float = 0.5,
     replacement: Replacement = "delete",
 ) -> Subsets:
-    """Each unit is kept with probability `share`, in `count` subsets drawn by `seed` (ContextCite, Cohen-Wang et al. 2024)."""
+    """Each unit is kept with probability `share`, in `count` subsets drawn by `seed` (ContextCite, Cohen-Wang et al.
+    2024)."""
     units = removable_units(trace, target, unit)
     kept = np.random.default_rng(list(seed)).random((count, len(units))) < share
     return measured_subsets(trace, target, units, kept, replacement=replacement)

@@ -1,7 +1,7 @@
 """Results to and from files and tables. Nothing that is loaded can run, and JSON comes back bit for bit.
 
-A file has the scores, facts that are tensors, and a header with everything else. What is read is checked part by part before a
-result is made of it, so that the code which shows it can rely on it.
+A file has the scores, facts that are tensors, and a header with everything else. What is read is checked part by part
+before a result is made of it, so that the code which shows it can rely on it.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class WrongError(ValueError):
 
 @door
 def save(result: Saved, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not there. A file
-    that is no result of mixlens is kept, unless `force`."""
+    """Write one file with the scores and all facts about them; .csv has the scores alone. It is whole, or it is not
+    there. A file that is no result of mixlens is kept, unless `force`."""
     place = path_of(path)
     if place.suffix not in SUFFIXES:
         raise ResultError(f"a result is saved as .safetensors, .json or .csv, not {place.name!r}.")
@@ -199,7 +199,8 @@ def _plain(value: Any) -> Any:
 
 
 def load_result(path: str | os.PathLike[str]) -> Any:
-    """The Map, HeadMaps or Attribution that `.save` wrote as .safetensors or .json, bit for bit; or the `Why` of a JSON file.
+    """The Map, HeadMaps or Attribution that `.save` wrote as .safetensors or .json, bit for bit; or the `Why` of a
+    JSON file.
 
     A file with anything that these do not write is refused.
     """

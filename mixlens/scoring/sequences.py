@@ -1,4 +1,5 @@
-"""What a causal model is to write next, as several tokens: a word of several tokens, or a continuation that is given."""
+"""What a causal model is to write next, as several tokens: a word of several tokens, or a continuation that is
+given."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from ..types import Prediction, Trace
 from .continuing import Continuation
 from .targets import GIVEN, pieces_meant
 
-OWN = "own_prediction"  # in `.info` of a trace with tokens of a target behind its text: what the model predicts after the text
+# in `.info` of a trace with tokens of a target behind its text: what the model predicts after the text
+OWN = "own_prediction"
 
 
 def followed(trace: Trace, target: Any) -> Trace:
-    """The trace of a text with the tokens of a target of several behind it, all but the last: each is predicted where the
-    one before it stands. Any other trace as it is."""
+    """The trace of a text with the tokens of a target of several behind it, all but the last: each is predicted where
+    the one before it stands. Any other trace as it is."""
     pieces = pieces_meant(trace.model, target) if trace.model.task == "causal-lm" else ()
     if not pieces or trace.info.get(GIVEN):
         return trace
@@ -39,12 +41,12 @@ def own_prediction(trace: Trace) -> Prediction:
 
 
 def usual_score(model: Model, target: Any, score: str) -> str:
-    """What of a target is explained unless the user says so: of several tokens the logarithm of their probability, which
-    is the sum over them, where it would be the logit of one."""
+    """What of a target is explained unless the user says so: of several tokens the logarithm of their probability,
+    which is the sum over them, where it would be the logit of one."""
     return "log_probability" if score == "logit" and pieces_meant(model, target) else score
 
 
-# --- a continuation that is given ---------------------------------------------------------------------------------------
+# --- a continuation that is given -------------------------------------------------------------------------------------
 
 
 def continuation_ids(model: Model, prompt: Encoded, continuation: str) -> list[int]:

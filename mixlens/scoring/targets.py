@@ -21,8 +21,8 @@ TargetName = str | int | tuple[Any, Any] | None  # what a user writes for a targ
 
 @dataclass(frozen=True)
 class Target:
-    """`ids` at `positions`: one entry for a class or a token, two (start, end) for a span, one for each token of a word of
-    several. `foil` is subtracted. `ends`: the logits of a question-answering model that `ids` index."""
+    """`ids` at `positions`: one entry for a class or a token, two (start, end) for a span, one for each token of a
+    word of several. `foil` is subtracted. `ends`: the logits of a question-answering model that `ids` index."""
 
     task: str
     positions: tuple[int, ...]  # where token-level logits are read; () for a class of the whole text
@@ -66,20 +66,22 @@ def resolve(
     query: int | str | None = None,
 ) -> Target:
     """The Target a user means. `target` is "predicted", "gold" (then give `label`), a class id or name, a token, a
-    (target, foil) pair, or a (start, end) span of a question-answering model, of which (start, None) and (None, end) are one
-    end alone. A word of several tokens is the sum of their scores: one at each mask of a masked language model, or one after
-    the other (see `sequences`)."""
+    (target, foil) pair, or a (start, end) span of a question-answering model, of which (start, None) and (None, end)
+    are one end alone. A word of several tokens is the sum of their scores: one at each mask of a masked language
+    model, or one after the other (see `sequences`)."""
     model = trace.model
     if not isinstance(score, str) or score not in SCORES:
         raise InputError(f"unknown score {score!r}. {nearest(str(score), SCORES)}")
     if model.task == "base":
         raise InputError(
-            f"{model.name!r} was loaded without a head, so it predicts nothing to explain. Load it with task=, for example "
+            f"{model.name!r} was loaded without a head, so it predicts nothing to explain. Load it with task=, for "
+            "example "
             "task='classification' or task='masked-lm', or use a method that needs no prediction."
         )
     if score != "logit" and gives_number(model):
         raise InputError(
-            f"{model.name!r} gives one number and no class, so it has no probability. Methods explain the number itself: "
+            f"{model.name!r} gives one number and no class, so it has no probability. Methods explain the number "
+            "itself: "
             "score='logit'."
         )
     if target == "gold":
@@ -122,7 +124,8 @@ def _position(trace: Trace, query: int | str | None) -> int:
         return find(trace.tokens, query)
     if trace.model.task == "masked-lm" and not trace.predicts:
         raise InputError(
-            f"the text has no mask token to predict. Put {_mask(trace.model)} where a word is to be predicted, or give query=."
+            f"the text has no mask token to predict. Put {_mask(trace.model)} where a word is to be predicted, or "
+            "give query=."
         )
     return trace.query
 
@@ -131,7 +134,7 @@ def _mask(model: Model) -> str:
     return getattr(model.tokenizer, "mask_token", None) or "[MASK]"
 
 
-# --- names and ids of classes and tokens --------------------------------------------------------------------------------
+# --- names and ids of classes and tokens ------------------------------------------------------------------------------
 
 
 def output_id(model: Model, name: Any, role: str) -> int:
@@ -161,7 +164,7 @@ def _name(model: Model, number: int) -> str:
     return token_name(model, number)
 
 
-# --- words of several tokens ---------------------------------------------------------------------------------------------
+# --- words of several tokens ------------------------------------------------------------------------------------------
 
 GIVEN = "given_pieces"  # in `.info` of a trace: how many tokens of a word of several tokens stand behind its text
 
@@ -173,8 +176,9 @@ def pieces_meant(model: Model, target: Any) -> tuple[int, ...]:
 
 
 def _sequence(trace: Trace, word: str, pieces: tuple[int, ...], foil: Any, score: str) -> Target:
-    """The tokens of a word, each where it is predicted: at as many masks of the text, or at the last positions of a text that was
-    traced with the word's tokens behind it, but for the last of them. `score` is summed (a probability multiplied) over them."""
+    """The tokens of a word, each where it is predicted: at as many masks of the text, or at the last positions of a
+    text that was traced with the word's tokens behind it, but for the last of them. `score` is summed (a probability
+    multiplied) over them."""
     model, given = trace.model, len(pieces) - 1
     told = f"{len(pieces)} ({' '.join(model.tokens(pieces))})"
     if foil is not None:
@@ -184,20 +188,22 @@ def _sequence(trace: Trace, word: str, pieces: tuple[int, ...], foil: Any, score
         places = trace.predicts
         if len(places) != len(pieces):
             raise InputError(
-                f"{not_one}, and the text has {len(places)} {_mask(model)}. Write {len(pieces)} of them, or choose a word that is "
+                f"{not_one}, and the text has {len(places)} {_mask(model)}. Write {len(pieces)} of them, or choose a "
+                "word that is "
                 "one token."
             )
     else:
         if trace.info.get(GIVEN) != given or trace.input_ids[-given:] != pieces[:-1]:
             raise InputError(
-                f"{not_one}, which this trace does not hold. Use model.explain or mixlens.attribute, which trace them, or choose "
+                f"{not_one}, which this trace does not hold. Use model.explain or mixlens.attribute, which trace "
+                "them, or choose "
                 "a word that is one token."
             )
         places = tuple(range(len(trace) - given - 1, len(trace)))
     return Target(model.task, places, pieces, None, score, word)
 
 
-# --- spans --------------------------------------------------------------------------------------------------------------
+# --- spans ------------------------------------------------------------------------------------------------------------
 
 
 def _span(trace: Trace, target: Any, foil: Any, score: str) -> Target:
