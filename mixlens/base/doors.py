@@ -43,9 +43,10 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> R:
-        model = next((one for one in (*args[:1], kwargs.get("model")) if type(one).__name__ == "Model"), None)
+        model: Any = next((one for one in (*args[:1], kwargs.get("model")) if type(one).__name__ == "Model"), None)
         for value in () if model is None else (*args, *kwargs.values()):
-            for trace in value if isinstance(value, list | tuple) else (value,):
+            several: Any = value if isinstance(value, list | tuple) else (value,)
+            for trace in several:
                 if type(trace).__name__ == "Trace" and trace.model.hf_model is not model.hf_model:
                     raise InputError(
                         f"this trace is of {trace.model.name!r}, not of {model.name!r}. Trace the text with the "

@@ -64,8 +64,8 @@ def combined(left: Kind, right: Any, sign: int) -> Kind:
     word = "+" if sign > 0 else "-"
     differ = ["method"] if left.method != right.method else []
     differ += [key for key in TOLD if key != "method" and left.info.get(key) != right.info.get(key)]
-    telling = next((key for key in TELLING if key in differ), None)
-    alike = left.method == right.method and telling is not None
+    telling = next((key for key in TELLING if key in differ), "")
+    alike = left.method == right.method and telling
     labels = [f"{one.method} ({one.info.get(telling)})" if alike else one.method for one in (left, right)]
     facts = {"operation": word, "left": _told(left), "right": _told(right), "differ": differ}
     return replace(

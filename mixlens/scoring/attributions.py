@@ -94,6 +94,7 @@ def attribute_each(
     """
     answers: dict[int, Answer] = {}
     questions: dict[int, Question] = {}
+    asked: AttributionMethod | None = None
     arguments: Mapping[str, Any] = {}
     for i, (trace, aim) in enumerate(zip(traces, aims, strict=True)):
         try:
@@ -108,13 +109,14 @@ def attribute_each(
                 answers[i] = row_of_map(trace, scores, query=aim.get("query"), layer=aim.get("layer"), rollout=rollout)
             else:
                 questions[i] = question_of(trace, method, Aim(**aim))
-                arguments = method.arguments(variant, options)
+                asked, arguments = method, method.arguments(variant, options)
         except MixlensError as error:
             questions.pop(i, None)
             answers[i] = error
     with differentiable([question.model for question in questions.values()]):
         for batch in _batches(questions, tokens):  # a question is dropped when its batch is done, and so is its graph
-            answers |= zip(batch, _answers(method, arguments, [questions.pop(i) for i in batch]), strict=True)
+            assert asked is not None
+            answers |= zip(batch, _answers(asked, arguments, [questions.pop(i) for i in batch]), strict=True)
     return [answers[i] for i in range(len(traces))]
 
 

@@ -73,12 +73,14 @@ def layer_of(traces: Sequence[Trace], index: int) -> LayerTrace:
     """One layer of a batch of traces: cut from the batch that they were traced in, or put together."""
     layers, batch = traces[0].layers, origin(traces[0])
     if len(traces) == 1:
-        whole = layers.batch[index] if isinstance(layers, LayersOf) else None
-        uncut = whole is not None and whole.input.shape[:2] == (1, layers.n) and whole.input.device.type != "cpu"
-        return whole if uncut else layers[index]
+        if isinstance(layers, LayersOf):
+            whole: LayerTrace = layers.batch[index]
+            if whole.input.shape[:2] == (1, layers.n) and whole.input.device.type != "cpu":
+                return whole  # nothing to cut out
+        return layers[index]
     if batch is None:
         return stacked([trace.layers[index] for trace in traces])
-    numbers, n = [trace.layers.row for trace in traces], max(map(len, traces))
+    numbers, n = [trace.layers.row for trace in traces], max(map(len, traces))  # type: ignore[attr-defined]
     neighbours = numbers == list(range(numbers[0], numbers[-1] + 1))
     rows: Any = slice(numbers[0], numbers[-1] + 1) if neighbours else numbers  # a slice copies nothing
     return cut(batch[index], rows, n)
@@ -94,25 +96,17 @@ def stacked(layers: Sequence[LayerTrace]) -> LayerTrace:
         return torch.cat([tensor, last.expand(*tensor.shape[:-2], n - tensor.shape[-2], -1)], -2)
 
     def pairs(layer: LayerTrace) -> Tensor:
-        """Attention weights or, where a layer has none, its mask, [1 or head, query, key]."""
+        """Attention weights or, where a layer has none, its mask, [1 or head, query, key]: padded keys are hidden."""
         here = layer.input.shape[-2]
-        seen, hidden = layer.weights, 0.0
-        if seen is None:
-            seen = (
-                torch.ones(here, here, dtype=torch.bool, device=layer.input.device)
-                if layer.mask is None
-                else layer.mask
-            )
-            seen, hidden = (
-                seen if seen.dim() == 3 else seen[None],
-                0.0 if seen.dtype == torch.bool else torch.finfo(seen.dtype).min,
-            )
-        return pad(rows(seen), (0, n - here), value=hidden)
+        if layer.weights is not None:
+            return pad(rows(layer.weights), (0, n - here))
+        mask = layer.mask
+        if mask is None:
+            mask = torch.ones(here, here, dtype=torch.bool, device=layer.input.device)
+        hidden = 0.0 if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+        return pad(rows(mask if mask.dim() == 3 else mask[None]), (0, n - here), value=hidden)
 
     names = [name for name in tensors_of(layers[0]) if name in POSITIONS]
     whole: dict[str, Any] = {name: torch.stack([rows(getattr(layer, name)) for layer in layers]) for name in names}
-    return replace(
-        layers[0],
-        **whole,
-        **{"mask" if layers[0].weights is None else "weights": torch.stack(list(map(pairs, layers)))},
-    )
+    whole["mask" if layers[0].weights is None else "weights"] = torch.stack(list(map(pairs, layers)))
+    return replace(layers[0], **whole)

@@ -259,7 +259,7 @@ class Scorer:
                 if not stacked and not singles:
                     each = [without_batch(layer) if self.size == 1 else layer for layer in layers]
                     singles = [fast.block_of(layer, index) for index, layer in enumerate(each, start)]
-                for block in [several] if stacked else singles:
+                for block in [several] if several is not None and stacked else singles:
                     returned = entry.function(block, **self.options[entry.id])
                     results.append((entry.id, *self.own(entry.id, returned, block, stacked=stacked)))
                 self.spent(entry.id, began)

@@ -156,7 +156,7 @@ def seek(name: Any) -> Method | AttributionMethod | None:
     """The method of this name, a map or an attribution. A file of its own name is imported alone, before all others."""
     if not isinstance(name, str):
         raise InputError(f"a method is a name, not {name!r:.80}.")
-    if name not in ATTRIBUTIONS:
+    if name not in METHODS and name not in ATTRIBUTIONS:
         METHODS.import_file(name)
     return METHODS.get(name) or ATTRIBUTIONS.get(name) or known_maps().get(name) or known_attributions().get(name)
 
