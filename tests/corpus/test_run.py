@@ -1,4 +1,5 @@
-"""Corpus runs: what is in the folder is what the library says of each text, whatever the file, the batch or the interruption."""
+"""Corpus runs: what is in the folder is what the library says of each text, whatever the file, the batch or the
+interruption."""
 
 from __future__ import annotations
 
@@ -481,8 +482,8 @@ def test_a_batch_that_found_its_weights_changed_is_scored_again(
 def test_a_run_makes_no_pass_but_those_of_its_rows(
     sentiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one pass. The
-    first batch of a shard is compared with its first and its last row alone."""
+    """Which methods hand out a mixing ratio is known from their registration: texts of one length are one batch, one
+    pass. The first batch of a shard is compared with its first and its last row alone."""
     rows: list[int] = []
     for module in (user_code, model_rows):
         monkeypatch.setattr(module, "acts_in", lambda model: False)  # the hook that counts is a user's

@@ -1,4 +1,5 @@
-"""A corpus run loses nothing: kill -9, Ctrl-C, a full disk, damaged and foreign files, a hundred random schedules of faults."""
+"""A corpus run loses nothing: kill -9, Ctrl-C, a full disk, damaged and foreign files, a hundred random schedules of
+faults."""
 
 from __future__ import annotations
 
@@ -330,7 +331,8 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(tmp_path: Path, monkeypatch: pytest
 
 
 def killed_at(call: int) -> None:
-    """This process ends by SIGKILL at the `call`-th sync, move or window of rows from now: no moment depends on a clock."""
+    """This process ends by SIGKILL at the `call`-th sync, move or window of rows from now: no moment depends on a
+    clock."""
     left = [call]
 
     def counted(own: Any) -> Any:
@@ -348,7 +350,8 @@ def killed_at(call: int) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of forks beside threads; these are killed
 def test_killed_at_many_moments_and_continued(model: Any, whole: Path, tmp_path: Path) -> None:
-    """Real processes, each ended by SIGKILL in the middle: between a write and its sync, before a move, before rows are read."""
+    """Real processes, each ended by SIGKILL in the middle: between a write and its sync, before a move, before rows are
+    read."""
     draw = random.Random(7)
     for number in range(6):
         out = tmp_path / str(number)

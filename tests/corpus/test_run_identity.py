@@ -1,4 +1,5 @@
-"""A folder holds the rows of one model, one data and one set of options: whatever changes is seen, and nothing is mixed."""
+"""A folder holds the rows of one model, one data and one set of options: whatever changes is seen, and nothing is
+mixed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 ROOT = Path(mixlens.__file__).parent
 TEXTS = [f"The plot was dull {number}." for number in range(160)]
-# A column that nobody asks for. With it a file is longer than what is read at a time (1 MiB), so that a change in the middle of a
+# A column that nobody asks for. With it a file is longer than what is read at a time (1 MiB), so that a change in the
+# middle of a
 # run lies before what is read next.
 FILLING = " " * 36000
 ASKED: dict[str, Any] = {"shard_rows": 20, "methods": ["attention"]}
@@ -117,7 +119,8 @@ def test_data_that_changes_while_it_is_read_ends_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No row of other bytes stays, the manifest does not say that it is finished, and with the file as it was it goes on."""
+    """No row of other bytes stays, the manifest does not say that it is finished, and with the file as it was it goes
+    on."""
     file, out, own = tmp_path / f"x{kind}", tmp_path / "run", work.Worker.window
     written(file, long)
     before, whole = file.read_bytes(), undisturbed(kind, long)

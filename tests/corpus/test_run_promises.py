@@ -534,7 +534,8 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture
 def heard(tmp_path: Path) -> None:
-    """A process begins as if Ctrl-C were heard, also where whoever runs the tests ignores it (nohup, a shell's background)."""
+    """A process begins as if Ctrl-C were heard, also where whoever runs the tests ignores it (nohup, a shell's
+    background)."""
     (tmp_path / "sitecustomize.py").write_text(
         "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     )

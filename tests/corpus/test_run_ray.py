@@ -239,7 +239,8 @@ def test_what_ray_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_workers_get_the_options_of_large_models(connected: str, tmp_path: Path) -> None:
-    """All options of `load` go to a worker in one mapping; layers on disk are what another form of loading would not give."""
+    """All options of `load` go to a worker in one mapping; layers on disk are what another form of loading would not
+    give."""
     pytest.importorskip("accelerate")
     asked = {**ASKED, "methods": ["alti"], "device_map": {"": "disk"}}
     go(ROWS[:9], tmp_path / "alone", **asked)

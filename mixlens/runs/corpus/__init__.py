@@ -1,4 +1,5 @@
-"""Whole corpora: every method on every row of a dataset, into a folder that can be killed and continued. See docs/use/run.md."""
+"""Whole corpora: every method on every row of a dataset, into a folder that can be killed and continued. See
+docs/use/run.md."""
 
 from .page_facts import Overview, overview
 from .running import Run, run

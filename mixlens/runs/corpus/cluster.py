@@ -1,7 +1,8 @@
-"""The same run on a Ray cluster: actors with a model each compute windows; this process alone reads, gives out and writes.
+"""The same run on a Ray cluster: actors with a model each compute windows; this process alone reads, gives out and
+writes.
 
-Few windows are out at a time, so memory does not grow with the corpus. A window gives the same bytes whoever does it, and
-however often. So a worker that dies is replaced, and what it held is given out again.
+Few windows are out at a time, so memory does not grow with the corpus. A window gives the same bytes whoever does it,
+and however often. So a worker that dies is replaced, and what it held is given out again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What is counted of a run's rows: means, the shares of words, what turned without words. The size of it has a bound."""
+"""What is counted of a run's rows: means, the shares of words, what turned without words. The size of it has a
+bound."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Mean:
 
 @dataclass
 class Bins:
-    """How many values fall between two edges. The last edge is in the last bin; values beyond count in the outer bins."""
+    """How many values fall between two edges. The last edge is in the last bin; values beyond count in the outer
+    bins."""
 
     edges: np.ndarray
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -76,8 +78,8 @@ class Bins:
 
 @dataclass
 class Turned:
-    """The rows of one way to take words out: how many turned, and the probability that was left. A row with several draws
-    adds a part of 1 for each draw."""
+    """The rows of one way to take words out: how many turned, and the probability that was left. A row with several
+    draws adds a part of 1 for each draw."""
 
     rows: int = 0
     turned: float = 0.0
@@ -96,8 +98,8 @@ class Turned:
         return self.turned / self.rows if self.rows else None
 
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's 95 % interval over rows. Draws of one row depend on each other, so that only rows count as a sample: for
-        random words it is wider than it need be."""
+        """Wilson's 95 % interval over rows. Draws of one row depend on each other, so that only rows count as a sample:
+        for random words it is wider than it need be."""
         return wilson(self.turned, self.rows) if self.rows else None
 
 
@@ -224,7 +226,8 @@ class Counts:
         return RowFacts(predicted, scores, agreement, check)
 
     def _agree(self, means: Mapping[tuple[str, str], Mean], scores: Mapping[str, np.ndarray]) -> float | None:
-        """Spearman's correlation of each pair of methods that scored this row, and its mean; a row of one word has none."""
+        """Spearman's correlation of each pair of methods that scored this row, and its mean; a row of one word has
+        none."""
         pairs = [pair for pair in means if scores.keys() >= set(pair)]
         if not pairs or max(map(len, scores.values())) < 2:
             return None
@@ -239,7 +242,8 @@ class Counts:
     def _count_words(
         self, predicted: str, row: Mapping[str, Any], scores: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Count the words of one row. Gives the scores of its words by method, of the methods that scored these tokens."""
+        """Count the words of one row. Gives the scores of its words by method, of the methods that scored these
+        tokens."""
         places = np.array(row[WORD_OF], dtype=np.int64)
         inside, count = places >= 0, len(row[WORDS])
         by_word = {
@@ -280,10 +284,10 @@ class Counts:
     def word_lists(
         self, predicted: str, *, top: int, least: int, least_rows: int
     ) -> tuple[dict[str, Listed], dict[str, dict[str, Listed]], dict[str, dict[str, Listed]]]:
-        """The words of the rows with one prediction, by method: those of the largest mean share of the absolute scores; of
-        signed scores those towards and against what was explained (both of words seen `least` times, or of all where none
-        was); and those for and against it by their mean share of a row that has them, in `least_rows` or more, without
-        marks (of a word that comes twice in a row, both shares together)."""
+        """The words of the rows with one prediction, by method: those of the largest mean share of the absolute scores;
+        of signed scores those towards and against what was explained (both of words seen `least` times, or of all where
+        none was); and those for and against it by their mean share of a row that has them, in `least_rows` or more,
+        without marks (of a word that comes twice in a row, both shares together)."""
         tops, signed, of_rows = {}, {}, {}
         for method in self.methods:
             words = self._words_of(predicted, method)

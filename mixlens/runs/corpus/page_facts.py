@@ -59,8 +59,8 @@ class OneClass:
 
 @dataclass
 class Judged:
-    """Predictions compared with a carried column of labels. A number is the model's own class number, as for `target="gold"`;
-    of a model without classes by name, words are compared."""
+    """Predictions compared with a carried column of labels. A number is the model's own class number, as for
+    `target="gold"`; of a model without classes by name, words are compared."""
 
     column: str
     rows: int = 0  # with a label that is one of the model's classes
@@ -96,7 +96,8 @@ class Judged:
             return None
         known = f" ({', '.join(self.classes[:12])})" if self.classes else ""
         return (
-            f"No row has a label in the column {self.column!r} that is a class of the model{known}, so there is no accuracy. "
+            f"No row has a label in the column {self.column!r} that is a class of the model{known}, so there is no "
+            "accuracy. "
             f"{self.unknown:,} rows have another value, {self.without:,} have none."
         )
 
@@ -161,9 +162,7 @@ class Overview:
     notes: list[str]
     signed: tuple[str, ...] = ()  # methods with scores below 0
     word_agreement: dict[tuple[str, str], Mean] = field(default_factory=dict)
-    special: dict[str, Mean] = field(
-        default_factory=dict
-    )  # method -> share of the absolute scores of tokens of no word
+    special: dict[str, Mean] = field(default_factory=dict)  # method -> share of the scores of tokens of no word
     removal: Removal | None = None  # None: the run made no check
     tagged: Counter[str] = field(default_factory=Counter)  # list of rows worth a look -> rows
     sure: int = 0  # rows with a probability above SURE
@@ -183,7 +182,8 @@ def overview(
 ) -> Overview:
     """What the folder of a run holds, finished or not, and up to about `examples` rows to look at.
 
-    `label`: the carried column to compare predictions with, by default `label` (or labels, gold, class) of a classifier.
+    `label`: the carried column to compare predictions with, by default `label` (or labels, gold, class) of a
+    classifier.
     """
     if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples <= 10_000:
         raise InputError(f"examples is how many rows can be looked at, 0 to 10,000, not {examples!r}.")
@@ -196,7 +196,8 @@ def overview(
     notes = []
     if counts.has_dropped:
         notes += [
-            "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent ones."
+            "There were more different tokens than are counted: the rarest were let go, so top tokens are of frequent "
+            "ones."
         ]
     if counts.unnamed:
         notes += [
@@ -304,14 +305,11 @@ class _Pass:
     def _choose(self, why: str, value: float | None, row: int, make: Callable[[], Any]) -> None:
         """Hold a row while its value is among the lowest; of equal values those of the first rows are."""
         held, most = self.chosen[why], 5 if why == "largest gaps" else self.examples // 6
-        if (
-            value is None
-            or not math.isfinite(value)
-            or (len(held) >= most and (not most or (value, row) >= held[-1][:2]))
-        ):
+        if value is None or not most or not math.isfinite(value):
             return
-        insort(held, (value, row, make()), key=lambda entry: entry[:2])
-        del held[most:]
+        if len(held) < most or (value, row) < held[-1][:2]:
+            insort(held, (value, row, make()), key=lambda entry: entry[:2])
+            del held[most:]
 
     def of(self, why: str) -> list[Any]:
         """What is held for a reason, the strongest first."""
@@ -323,8 +321,8 @@ class _Pass:
         return int(bins.counts.sum()) if name in self.certain else self.counts.predicted[name], bins, mean.value
 
     def samples(self) -> list[Sampled]:
-        """Each row once, with all reasons it was chosen for. The kinds take turns: a cut at any place leaves some of each.
-        Where all rows are held, those that were not chosen come last."""
+        """Each row once, with all reasons it was chosen for. The kinds take turns: a cut at any place leaves some of
+        each. Where all rows are held, those that were not chosen come last."""
         rows: dict[int, Sampled] = {}
         for turn in zip_longest(spread(self.spaced), *map(self.of, WHY[1:])):
             for why, sample in zip(WHY, turn, strict=True):

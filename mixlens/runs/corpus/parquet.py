@@ -67,8 +67,8 @@ def schema_of(plan: Plan, dtype: torch.dtype, ratios: Sequence[str]) -> Any:
 
 
 def maps_content(number: int, rows: Sequence[Row], number_type: str) -> bytes:
-    """One row per map: [layer query key] flattened. The first bytes of all numbers stand together, then the second bytes, and
-    so on (byte stream split), which compresses well."""
+    """One row per map: [layer query key] flattened. The first bytes of all numbers stand together, then the second
+    bytes, and so on (byte stream split), which compresses well."""
     pa = arrow()
     kind = pa.list_(pa.float16() if number_type == "float16" else pa.float32())
     schema = pa.schema(

@@ -154,7 +154,8 @@ def refuse_target(model: Model, plan: Plan, requests: dict[str, MethodRequest]) 
         who, verb = listed(list(map(repr, requests))), "explains" if len(requests) == 1 else "explain"
         known = [name for name, method in attributions().items() if method.needs_target]
         raise InputError(
-            f"{who} {verb} a position, whatever the class or word: leave {listed(given)} out, or take a method that explains a "
+            f"{who} {verb} a position, whatever the class or word: leave {listed(given)} out, or take a method that "
+            "explains a "
             f"class or word: {', '.join(known)}."
         )
     if specific and model.task == "base":

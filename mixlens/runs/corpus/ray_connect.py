@@ -20,8 +20,8 @@ ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0", "
 
 
 def connect(ray: Any, address: str) -> None:
-    """Make this process a part of the cluster at `address`; "auto": the one that RAY_ADDRESS or this machine knows of, else a
-    new one on this machine."""
+    """Make this process a part of the cluster at `address`; "auto": the one that RAY_ADDRESS or this machine knows of,
+    else a new one on this machine."""
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     if named.startswith("ray://"):
         raise InputError(

@@ -48,8 +48,8 @@ def methods_of(manifest: Mapping[str, Any]) -> list[str]:
 def visit_rows(
     out: str | os.PathLike[str], manifest: Mapping[str, Any], visitor: Callable[[Mapping[str, Any], str], Any]
 ) -> Counter[str]:
-    """Call `visitor(row, file)` for every row there is. The reasons of rows that could not be explained, with their counts.
-    The words of a row that an earlier version wrote are found again here."""
+    """Call `visitor(row, file)` for every row there is. The reasons of rows that could not be explained, with their
+    counts. The words of a row that an earlier version wrote are found again here."""
     reasons: Counter[str] = Counter()
     listed, _ = CorpusFolder(Path(out)).listed()
     for path in shard_files(out):

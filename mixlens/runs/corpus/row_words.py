@@ -38,8 +38,8 @@ def input_columns(row: InputRow, code: Encoded) -> dict[str, Any]:
 
 
 def word_columns(row: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The words as the text and its pair have them, what stands before each, and the number of the word of each token (-1:
-    the tokenizer added it). Where characters are not known, words are the tokens without their marks."""
+    """The words as the text and its pair have them, what stands before each, and the number of the word of each token
+    (-1: the tokenizer added it). Where characters are not known, words are the tokens without their marks."""
     tokens, segments = row["tokens"], row.get("segments") or [0] * len(row["tokens"])
     groups: list[tuple[str, Any]] = []
     before: list[str] = []

@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
-from ...base.errors import InputError, Limits, readable
+from ...base.errors import InputError, Limits, MixlensError, readable
 from ...data import RowError
 from ...data.reading import TEXT_FIELDS
 
@@ -91,7 +91,8 @@ def _inputs(row: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
 
 
 def _messages(value: Any, name: str) -> tuple[Any, ...]:
-    """A list of messages; in CSV, which has none, written as JSON. Each is looked at when the model's template reads it."""
+    """A list of messages; in CSV, which has none, written as JSON. Each is looked at when the model's template reads
+    it."""
     messages = _from_json(value) if isinstance(value, str) else value
     if not isinstance(messages, list) or not messages:
         raise InputError(f'field {name!r} does not hold a list of messages as {{"role": "user", "content": "..."}}.')
@@ -134,8 +135,8 @@ def _is_whole(value: Any) -> bool:
 
 
 def written(value: Any) -> str | None:
-    """A carried value as text: a string as it is, anything else as JSON, or the name of its type where it has none (a list
-    that contains itself). Half a character is written out, as in Python."""
+    """A carried value as text: a string as it is, anything else as JSON, or the name of its type where it has none (a
+    list that contains itself). Half a character is written out, as in Python."""
     if value is None:
         return None
     try:
@@ -149,11 +150,19 @@ def written(value: Any) -> str | None:
 
 
 def windows(rows: Rows, size: int) -> Iterator[Window]:
-    """(number, rows): what goes into one shard. One window is held here at a time."""
-    number = 0
-    while window := list(islice(rows, size)):
+    """(number, rows): what goes into one shard. One window is held here at a time. An error of the system while rows
+    are read names the data, not the folder that is written to."""
+    for number in count():
+        try:
+            window = list(islice(rows, size))
+        except OSError as error:
+            if isinstance(error, MixlensError):
+                raise
+            reason = error.strerror or error
+            raise InputError(f"the data cannot be read: {reason}. The same command goes on.") from error
+        if not window:
+            return
         yield number, window
-        number += 1
 
 
 def place_of(row: InputRow | RowError) -> int:

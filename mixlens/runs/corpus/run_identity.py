@@ -20,9 +20,9 @@ PLACES = ("device", "device_map", "max_memory", "offload_folder")  # options of 
 
 
 def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a run this run: a folder with another identity is not written to. Options that earlier versions did not
-    have are named where they are set: the types of carried columns that are no text, `trust`, `generate`, `truncate`, and a
-    checksum of the chat template, which is no part of a model's own fingerprint."""
+    """What makes a run this run: a folder with another identity is not written to. Options that earlier versions did
+    not have are named where they are set: the types of carried columns that are no text, `trust`, `generate`,
+    `truncate`, and a checksum of the chat template, which is no part of a model's own fingerprint."""
     plan = asdict(worker.plan)
     later = {name: plan.pop(name) for name in ("kinds", "trust", "generate", "chat", "truncate")}
     del plan["methods"]
@@ -45,7 +45,8 @@ def identity_of(worker: Worker, source: Corpus, options: Mapping[str, Any]) -> d
 
 
 def without_gpu(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Load options for the process that only writes: GPUs are for the workers, and a model that is spread stays on disk."""
+    """Load options for the process that only writes: GPUs are for the workers, and a model that is spread stays on
+    disk."""
     others = {name: value for name, value in options.items() if name not in PLACES}
     if options.get("device_map") is None or options.get("quantization") is not None:
         return {**others, "device": "cpu"}
@@ -53,8 +54,8 @@ def without_gpu(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def provenance_of(worker: Worker, source: Corpus) -> dict[str, Any]:
-    """What the manifest says beside the identity: names, places and versions for a reader. The classes of a classifier are in
-    the model's order; labels are compared with them."""
+    """What the manifest says beside the identity: names, places and versions for a reader. The classes of a classifier
+    are in the model's order; labels are compared with them."""
     model, classes = worker.model, None
     if model.task == "classification":
         config = model.hf_model.config

@@ -30,7 +30,7 @@ from ...scoring.notices import notices_of_corpus
 from .cluster import Pool
 from .plan import is_count, plan_of
 from .reading import kind
-from .rows import Fields, InputRow, Rows, Window, fingerprint, place_of, windows
+from .rows import Fields, InputRow, Window, fingerprint, place_of, windows
 from .run_identity import identity_of, provenance_of, without_gpu
 from .shards import SCHEMA, CorpusFolder, Shard
 from .sources import Corpus, corpus
@@ -99,17 +99,17 @@ def run(
 ) -> Run:
     """Explain every row of a corpus; or go on: the same call with the same `out` continues where it was stopped.
 
-    `data`: a file (JSONL, CSV, TSV, Parquet, text with a text a line), a dataset of `mixlens data`, a hub id, or texts, (text,
-    pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is. `target`: as
-    for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as "float32" (True) or
-    "float16". `trust`: delete each method's three first words, then ten random sets of three words, and note whether the
-    prediction turns (a pass for each). `generate`: let a causal model write so many tokens after each row, and explain each of
-    them (`corpus.generations` reads them back). `chat`: rows are conversations: their field `messages`, a list of mappings with
-    role and content, or their text as one message; the model's chat template writes them out. `truncate`: cut a text that is
-    longer than the model reads (the column `truncated` has the tokens it had). `strict`: stop at the first row
-    that cannot be explained, instead of noting it in errors.jsonl. `resume`: refuse to begin anew. Memory does not grow with
-    the corpus. `ray`: "auto" or the address of a Ray cluster, whose `workers` (by default one for each GPU, else CPU) do the
-    work; `model` is then a name.
+    `data`: a file (JSONL, CSV, TSV, Parquet, text with a text a line), a dataset of `mixlens data`, a hub id, or texts,
+    (text, pair) tuples, Examples or mappings. A field with ids (`ids_field`, by default `input_ids`) is read as it is.
+    `target`: as for `attribute`; "gold" takes each row's own target (and foil) or label. `maps`: keep the maps too, as
+    "float32" (True) or "float16". `trust`: delete each method's three first words, then ten random sets of three words,
+    and note whether the prediction turns (a pass for each). `generate`: let a causal model write so many tokens after
+    each row, and explain each of them (`corpus.generations` reads them back). `chat`: rows are conversations: their
+    field `messages`, a list of mappings with role and content, or their text as one message; the model's chat template
+    writes them out. `truncate`: cut a text that is longer than the model reads (the column `truncated` has the tokens
+    it had). `strict`: stop at the first row that cannot be explained, instead of noting it in errors.jsonl. `resume`:
+    refuse to begin anew. Memory does not grow with the corpus. `ray`: "auto" or the address of a Ray cluster, whose
+    `workers` (by default one for each GPU, else CPU) do the work; `model` is then a name.
     """
     optional("pyarrow.parquet", "pyarrow", "data", what="corpus runs")
     plan = plan_of(methods, target, foil, score, query, maps, batch_tokens, columns, trust, generate, chat, truncate)
@@ -153,11 +153,12 @@ def run(
                 return _CorpusRun(folder, worker, source, identity, pool).run(shard_rows, strict, progress)
 
 
-# --- the long work ------------------------------------------------------------------------------------------------------
+# --- the long work ----------------------------------------------------------------------------------------------------
 
 
 class _CorpusRun:
-    """One call of `run` on a folder that it holds. `done`: the finished shards, by number; `aside`: files moved aside."""
+    """One call of `run` on a folder that it holds. `done`: the finished shards, by number; `aside`: files moved
+    aside."""
 
     def __init__(
         self, folder: CorpusFolder, worker: Worker, source: Corpus, identity: dict[str, Any], pool: Pool | None
@@ -191,7 +192,8 @@ class _CorpusRun:
             ((most, count),) = kinds.most_common(1)
             first = next(row for row in folder.bad_rows(self.done) if kind(str(row["reason"])) == most)
             raise MixlensError(
-                f"none of the {errors:,} rows could be explained; {count:,} of them because: {ended(str(first['reason']))} "
+                f"none of the {errors:,} rows could be explained; {count:,} of them because: "
+                f"{ended(str(first['reason']))} "
                 f"Each row's reason is in {str(folder.errors)!r}."
             )
         return Run(folder.place, rows, errors, worked, seconds, tuple(self.aside))
@@ -246,10 +248,10 @@ class _CorpusRun:
         return worked
 
     def _missing(self, size: int) -> Iterator[Window]:
-        """The windows that have no shard of the same rows. What a reader must know of the numbers of the first rows is a
-        warning before the work."""
+        """The windows that have no shard of the same rows. What a reader must know of the numbers of the first rows is
+        a warning before the work."""
         number, before, noticed = -1, set(self.done), False
-        for number, rows in windows(_guarded(self.source.rows()), size):
+        for number, rows in windows(self.source.rows(), size):
             if number in before:
                 if self.done[number].input == fingerprint(rows):
                     continue
@@ -262,8 +264,8 @@ class _CorpusRun:
             self._drop(beyond, f"{self.done[beyond].file} was made of rows that are not there any more.")
 
     def _drop(self, number: int, reason: str) -> None:
-        """Move a shard of other rows aside, to be computed again. Where the data is no file that is known to be the same,
-        the data may have changed, and the run is refused."""
+        """Move a shard of other rows aside, to be computed again. Where the data is no file that is known to be the
+        same, the data may have changed, and the run is refused."""
         if self.source.source is None:
             raise InputError(f"the data is not what it was: {reason}")
         gone: list[str] = []
@@ -281,21 +283,6 @@ def _warn_aside(aside: Sequence[str], *, stacklevel: int) -> None:
 
 def _json(manifest: Mapping[str, Any]) -> bytes:
     return (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
-
-
-def _guarded(rows: Rows) -> Rows:
-    """The rows. An error of the system while they are read names the data, not the folder that is written to."""
-    while True:
-        try:
-            row = next(rows, None)
-        except MixlensError:
-            raise
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(f"the data cannot be read: {reason}. The same command goes on.") from error
-        if row is None:
-            return
-        yield row
 
 
 def _notices(worker: Worker, rows: Sequence[InputRow | RowError]) -> list[str]:

@@ -1,4 +1,5 @@
-"""The folder of a corpus run. A shard's name holds its number and its checksum: once it is there, it is done and can be checked.
+"""The folder of a corpus run. A shard's name holds its number and its checksum: once it is there, it is done and can be
+checked.
 
 manifest.json                     whose folder it is; when finished: every shard, its rows and its sha256
 shards/part-0000000-CHECKSUM.parquet      one row per example, in the order of the data
@@ -98,8 +99,8 @@ class CorpusFolder(RunFolder):
                 folder.rmdir()
 
     def listed(self) -> tuple[dict[int, tuple[str, str]], bool]:
-        """What the manifest of a finished run says of its shards: number -> (file, sha256). And whether its list is damaged:
-        then each shard is judged by its own checksum alone, as in a run that is not finished."""
+        """What the manifest of a finished run says of its shards: number -> (file, sha256). And whether its list is
+        damaged: then each shard is judged by its own checksum alone, as in a run that is not finished."""
         if not (self.place / "manifest.json").is_file():
             return {}, False
         shards = self.manifest.get("shards", [])
@@ -120,9 +121,9 @@ class CorpusFolder(RunFolder):
         return Shard(files.number, files.name, files.rows, len(files.bad), sha256, files.input, files.maps_name)
 
     def done(self, run: str, listed: Mapping[int, tuple[str, str]]) -> tuple[dict[int, Shard], list[str]]:
-        """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A shard of
-        a number that is `listed` must be the very file that is listed. Maps without a shard are deleted where they are whole,
-        because they are computed again with it; others are moved aside."""
+        """Every shard that is whole and of this run, by number; and the names of files that were not, moved aside. A
+        shard of a number that is `listed` must be the very file that is listed. Maps without a shard are deleted where
+        they are whole, because they are computed again with it; others are moved aside."""
         shards: dict[int, Shard] = {}
         aside: list[str] = []
         for path in _visible(self.shards):
@@ -188,7 +189,8 @@ class CorpusFolder(RunFolder):
         write(self.errors, (_line(row) for row in self.bad_rows(shards)))
 
     def add_errors(self, bad: Iterable[Any]) -> None:
-        """Append lines to errors.jsonl while the run goes on. A line that a crash cut off is written again by `write_errors`."""
+        """Append lines to errors.jsonl while the run goes on. A line that a crash cut off is written again by
+        `write_errors`."""
         if lines := b"".join(_line(vars(row)) for row in bad):
             with self.errors.open("ab") as file:
                 file.write(lines)
@@ -198,7 +200,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
-# --- the files of a folder ----------------------------------------------------------------------------------------------
+# --- the files of a folder --------------------------------------------------------------------------------------------
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -228,7 +230,8 @@ def _is_whole(path: Path, number: int | None) -> bool:
 
 
 def _is_listed(path: Path, digest: str, entry: tuple[str, str] | None) -> bool:
-    """Whether a file has the checksum that its name says, and is the one of the manifest's entry, where there is one."""
+    """Whether a file has the checksum that its name says, and is the one of the manifest's entry, where there is
+    one."""
     return digest.startswith(path.stem.rpartition("-")[2]) and entry in (None, (path.name, digest))
 
 
@@ -238,7 +241,8 @@ def refuse_changed(path: Path, listed: Mapping[int, tuple[str, str]]) -> None:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if not _is_listed(path, digest, listed.get(_number_of(path.name) or 0)):
         raise ResultError(
-            f"{path.name!r} is not the file that the run wrote: its checksum is another. Give the run's command again: it is "
+            f"{path.name!r} is not the file that the run wrote: its checksum is another. Give the run's command "
+            "again: it is "
             "moved aside, and its rows are done again."
         )
 
@@ -289,7 +293,8 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def rows_in(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of one file, with all columns or with those of these that it has. `ROWS_HELD` rows are held at a time."""
+    """The rows of one file, with all columns or with those of these that it has. `ROWS_HELD` rows are held at a
+    time."""
     with open_parquet(path) as file:
         names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=ROWS_HELD, columns=names):

@@ -23,7 +23,8 @@ from .rows import Fields, InputRow, Rows, as_conversation, row_of, written
 
 IDS_FIELD, MESSAGES_FIELD = "input_ids", "messages"
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")  # these fit 64 bits with a sign
-# The types of Parquet columns that are carried as they are, by the names Arrow gives them, and the types they are written with.
+# The types of Parquet columns that are carried as they are, by the names Arrow gives them, and the types they are
+# written with.
 CARRIED_TYPES = {**dict.fromkeys(WHOLE, "int64"), "float": "float64", "double": "float64", "bool": "bool"}
 
 
@@ -135,8 +136,8 @@ def _refuse_missing(names: Iterable[str], known: Iterable[str], subject: str, re
 
 
 def typed_columns(schema: Any, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(column, type) of the Parquet columns that are carried as they are: whole numbers that fit 64 bits, decimals, yes or
-    no."""
+    """(column, type) of the Parquet columns that are carried as they are: whole numbers that fit 64 bits, decimals, yes
+    or no."""
     types = {name: str(schema.field(name).type) for name in columns if schema.names.count(name) == 1}
     return tuple((name, CARRIED_TYPES[kind]) for name, kind in types.items() if kind in CARRIED_TYPES)
 
@@ -154,7 +155,8 @@ def _file_rows(
 
 
 def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
-    """The fields that are meant; each is one of `names`. Of conversations the text is read where a row has no messages."""
+    """The fields that are meant; each is one of `names`. Of conversations the text is read where a row has no
+    messages."""
     usual = next((name for name in (*TEXT_FIELDS, IDS_FIELD) if name in names), TEXT_FIELDS[0])
     has, name_it = f"{source} has", " Name the field: text_field=NAME."
     if fields.chat:
@@ -172,7 +174,8 @@ def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
     if (fields.text, fields.ids) == (None, None):
         if MESSAGES_FIELD in names and not {*TEXT_FIELDS, IDS_FIELD}.intersection(names):
             raise InputError(
-                f"{source} has no field {TEXT_FIELDS[0]!r}, but {MESSAGES_FIELD!r}: to read conversations give chat=True, on "
+                f"{source} has no field {TEXT_FIELDS[0]!r}, but {MESSAGES_FIELD!r}: to read conversations give "
+                "chat=True, on "
                 "the command line --chat."
             )
         fields = replace(fields, ids=usual) if usual == IDS_FIELD else replace(fields, text=usual)
@@ -188,8 +191,8 @@ def _usual_fields(fields: Fields, names: Sequence[str], source: str) -> Fields:
 
 
 def _python_rows(data: Iterable[Any], fields: Fields) -> Iterator[InputRow | RowError]:
-    """Strings, (text, pair) tuples, Examples, or mappings with fields: the first mapping decides which of its fields are read
-    of every mapping."""
+    """Strings, (text, pair) tuples, Examples, or mappings with fields: the first mapping decides which of its fields
+    are read of every mapping."""
     usual: Fields | None = None
     for number, value in enumerate(data, 1):
         reason = ""

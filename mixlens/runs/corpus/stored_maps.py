@@ -18,8 +18,8 @@ TOGETHER = 4  # maps read at a time
 
 
 def maps(out: str | os.PathLike[str], rows: Collection[int] | None = None) -> Iterator[tuple[int, Map]]:
-    """(row, Map) for every map a run kept (`maps=`), or for those of some rows, in the order of the data. Few are held at a
-    time: maps are large."""
+    """(row, Map) for every map a run kept (`maps=`), or for those of some rows, in the order of the data. Few are held
+    at a time: maps are large."""
     missing = None if rows is None else set(rows)
     for path in shard_files(out):
         name = facts_of(path).get("maps")

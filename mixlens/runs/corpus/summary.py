@@ -45,7 +45,8 @@ class Summary:
     slow: list[dict[str, Any]] = field(default_factory=list)
     # class -> method with scores below 0 -> "towards" and "against" -> (word, mean share with its sign, times)
     signed: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
-    # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in `least_rows` or more
+    # class -> method -> "for" and "against" -> (word, mean share of a row with its sign, rows); words in `least_rows`
+    # or more
     words: dict[str, dict[str, dict[str, Listed]]] = field(default_factory=dict)
     word_agreement: dict[str, float | None] = field(
         default_factory=dict
@@ -72,9 +73,10 @@ class Summary:
 def summarize(
     out: str | os.PathLike[str], *, top: int = 8, classes: int = 8, least: int = 3, least_rows: int = LEAST_ROWS
 ) -> Summary:
-    """Words for and against each predicted class (by their mean share of a row, in `least_rows` or more), what turned without
-    them (where the run was made with `trust`), agreement between methods, mixing ratio per layer, reconstruction gaps, slow
-    examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of words seen `least` times."""
+    """Words for and against each predicted class (by their mean share of a row, in `least_rows` or more), what turned
+    without them (where the run was made with `trust`), agreement between methods, mixing ratio per layer,
+    reconstruction gaps, slow examples, reasons of errors. `top` and `signed` are by the mean share of an occurrence, of
+    words seen `least` times."""
     manifest = manifest_of(out)
     options = mapping(mapping(manifest.get("identity")).get("options"))
     counts = Counts(methods_of(manifest))
@@ -173,7 +175,8 @@ def _block(title: str, rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def _class_lines(summary: Summary, name: str) -> Iterator[str]:
-    """The words of the rows with one prediction, each with the rows that have it; of signed scores for and against apart."""
+    """The words of the rows with one prediction, each with the rows that have it; of signed scores for and against
+    apart."""
     methods = summary.words[name]
     width = max(map(len, methods), default=0)
     said = f"wrote {name!r} first" if summary.generate else f"predicted {name!r}"

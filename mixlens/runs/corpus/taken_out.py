@@ -1,8 +1,9 @@
-"""Does a row's answer hold without the words that a method puts first? Its top words are deleted, and random words beside them.
+"""Does a row's answer hold without the words that a method puts first? Its top words are deleted, and random words
+beside them.
 
-Every method's `WORDS` highest words are taken out together, with all their tokens; so are `DRAWS` random sets of as many words
-(all sets where there are fewer). Marks, tokens that the tokenizer added and the position that is read stay. A row of no more than
-`WORDS` words is not checked: every set of it is the same one.
+Every method's `WORDS` highest words are taken out together, with all their tokens; so are `DRAWS` random sets of as
+many words (all sets where there are fewer). Marks, tokens that the tokenizer added and the position that is read stay.
+A row of no more than `WORDS` words is not checked: every set of it is the same one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def refuse_trust(model: Model, target: Any, foil: Any) -> None:
     """Refuse a check that has no answer to turn, or another than the one that is explained."""
     if model.task not in NAMED:
         raise InputError(
-            f"trust= takes words out and looks whether the prediction turns, and {model.name!r} ({model.task}) predicts no "
+            f"trust= takes words out and looks whether the prediction turns, and {model.name!r} ({model.task}) "
+            "predicts no "
             f"one class or word for a text. Allowed: {', '.join(NAMED)}. Leave trust= out."
         )
     if gives_number(model):

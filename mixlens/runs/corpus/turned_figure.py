@@ -14,8 +14,8 @@ RANDOM_WORDS = "three random words"
 
 
 def turned_figure(out: str | os.PathLike[str], **options: Any) -> Any:
-    """A histogram row for each method of a run that was made with `trust`, that one first whose words turn most; random words
-    last. Gives a Picture. Options: `width`, `font`, `save`, as for `mixlens.plot`."""
+    """A histogram row for each method of a run that was made with `trust`, that one first whose words turn most; random
+    words last. Gives a Picture. Options: `width`, `font`, `save`, as for `mixlens.plot`."""
     from ...show.figure.histograms import histogram_rows
 
     manifest = manifest_of(out)
@@ -24,7 +24,8 @@ def turned_figure(out: str | os.PathLike[str], **options: Any) -> Any:
     removal = counts.removal
     if not removal.random.rows:
         raise InputError(
-            f"no row of {str(out)!r} was checked. Make the run with trust=True (--trust), in texts of four words or more."
+            f"no row of {str(out)!r} was checked. Make the run with trust=True (--trust), in texts of four words or "
+            "more."
         )
     ways = {method: removal.methods[method] for method in removal.best_first()} | {RANDOM_WORDS: removal.random}
     return histogram_rows(  # rows in each column; a draw is a part of its row

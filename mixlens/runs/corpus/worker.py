@@ -139,8 +139,8 @@ class Worker:
     def _columns_by_text(
         self, texts: Sequence[tuple[InputRow, Encoded]], tick: Callable[[int], object]
     ) -> dict[int, Any]:
-        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond its
-        batch: its traceback would hold the traces."""
+        """The columns of each text, or a BadRow, by its number, in the order of the batches. No error is held beyond
+        its batch: its traceback would hold the traces."""
         answers: dict[int, Row | BadRow] = {}
         for batch in self.model.batches([code for _, code in texts], None, self.plan.batch_tokens):
             rows, encoded = zip(*(texts[i] for i in batch), strict=True)
@@ -173,8 +173,9 @@ class Worker:
     def _batch(
         self, rows: Sequence[InputRow], encoded: Sequence[Encoded], *, compare: bool = True
     ) -> list[Row | MixlensError]:
-        """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other. With
-        `compare`, which is so for the first batch of a shard, its first and its last row must be what they are alone."""
+        """A row or a reason for each. A batch that fails, or does not fit, is halved, so that one row costs no other.
+        With `compare`, which is so for the first batch of a shard, its first and its last row must be what they are
+        alone."""
         try:
             if self.plan.generate is not None:
                 return written_rows(self.model, self.plan, self.requests, rows, encoded)
@@ -206,7 +207,8 @@ class Worker:
             maps = self._by_method(of_groups, len(traces))
             for trace, of_trace in zip(traces, maps, strict=True):
                 of_trace |= {name: map_of(trace, self.requests[name]) for name in self.random}
-        query, scores = self.plan.query, {}
+        query = self.plan.query
+        scores: dict[str, Sequence[Attribution | MixlensError]] = {}
         places = [trace.query if query is None else find(trace.tokens, query) for trace in traces]
         for name, request in self.requests.items():
             if name in self.maps:
@@ -268,16 +270,18 @@ class Worker:
         started = time.perf_counter()
         columns["gap"] = max((float(one.info["gap"]) for one in maps.values()), default=None)
         columns |= zip(self.plan.columns, row.columns, strict=True)
+        known: dict[str, Attribution] = {}
         for name, read in scores.items():
             if isinstance(read, MixlensError):
                 raise read
+            known[name] = read
             columns[name] = read.scores.numpy()
             if name not in self.maps:
                 columns["target"] = read.info["target"] or columns["target"]
         for name in self.ratios:
             columns[RATIO + name] = maps[name].info["mixing_ratio"].float().mean(-1).tolist()
         if self.plan.trust:
-            columns |= trust_columns(trace, columns, scores)
+            columns |= trust_columns(trace, columns, known)
         if self.plan.maps is not None:
             kind = getattr(torch, self.plan.maps)
             columns["maps"] = {name: one.scores.to("cpu", kind).numpy() for name, one in maps.items()}

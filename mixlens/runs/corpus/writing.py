@@ -1,7 +1,7 @@
 """What a model writes after each row of a corpus, explained token by token; and read back as Generations.
 
-Of every method a row has the mean of its scores for the prompt's tokens (which summaries and pages read), and its scores for
-every written token (`written:` and the method): rows of growing length, one behind the other.
+Of every method a row has the mean of its scores for the prompt's tokens (which summaries and pages read), and its
+scores for every written token (`written:` and the method): rows of growing length, one behind the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .shards import rows_in, shard_files
 LAYOUT = ("tokens", "words", "groups", "spans", "unit")  # of a Generation as plain types
 
 
-# --- rows out -----------------------------------------------------------------------------------------------------------
+# --- rows out ---------------------------------------------------------------------------------------------------------
 
 
 def written_rows(
@@ -82,14 +82,14 @@ def _row(plan: Plan, requests: Mapping[str, MethodRequest], row: InputRow, text:
     return {**columns, "gap": max(gaps, default=None), "seconds": seconds + time.perf_counter() - started}
 
 
-# --- and back -----------------------------------------------------------------------------------------------------------
+# --- and back ---------------------------------------------------------------------------------------------------------
 
 
 def generations(
     out: str | os.PathLike[str], method: str | None = None, rows: Collection[int] | None = None
 ) -> Iterator[tuple[int, Generation]]:
-    """(row, Generation) of a run with `generate`, by one of its methods (by default the first), in the order of the data; of
-    all rows, or of some. They hold no model, so nothing can be left out."""
+    """(row, Generation) of a run with `generate`, by one of its methods (by default the first), in the order of the
+    data; of all rows, or of some. They hold no model, so nothing can be left out."""
     manifest = manifest_of(out)
     known, model = methods_of(manifest), mapping(manifest.get("model"))
     identity = mapping(manifest.get("identity"))
