@@ -1,4 +1,5 @@
-"""Experiments of On Identifiability in Transformers: numbers against ones computed apart, tables by hand, refusals, claims."""
+"""Experiments of On Identifiability in Transformers: numbers against ones computed apart, tables by hand, refusals,
+claims."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,20 +63,244 @@ def claim_of(name: str, start: str) -> Claim:
     return found
 
 
-def both_ways(name: str, start: str, records: Any) -> tuple[str, str]:
-    """The words on records(1) and on records(-1), which say the opposite."""
-    claim = claim_of(name, start)
-    return word_of(claim, records(1), name), word_of(claim, records(-1), name)
-
-
-SAME_AND_DIFFERENT = ("same", "different")
-
-
 def noise(text: int) -> float:
     return 0.001 * math.sin(7 * text + 1)
 
 
-# --- effective attention ------------------------------------------------------------------------------------------------
+# --- claims, each on records that say it and on records that say the opposite -----------------------------------------
+
+
+def record(text: Any, metric: str, value: float, method: str = "hta", **info: Any) -> Record:
+    return Record(str(text), method, metric, value, info)
+
+
+def effective(text: int, metric: str, value: float, n: int) -> Record:
+    return record(text, metric, value, "effective_attention", n=n, width=64)
+
+
+def lengths(sign: int) -> list[Record]:
+    """Short texts with a correlation of 1, longer ones with one that falls with length; or the opposite."""
+    short = [effective(n, "pearson pooled", 1.0 if sign > 0 else 0.9, n) for n in (10, 20, 30)]
+    longer = range(70, 128, 5)
+    return short + [effective(n, "pearson pooled", 1 - sign * 0.005 * (n - 64) + noise(n), n) for n in longer]
+
+
+def cuts(sign: int) -> list[Record]:
+    """Texts that are cut twice: each is compared with itself."""
+    both = [(text, n) for text in range(6) for n in (80, 128)]
+    return [effective(text, "pearson pooled", -sign * n / 1000 + noise(text * n), n) for text, n in both]
+
+
+def null_spaces(sign: int) -> list[Record]:
+    both = [(text, n) for text in range(6) for n in (32, 80, 128)]
+    return [effective(t, "null dimension", max(0, sign * (n - 64) + 64 * (sign < 0)) + t, n) for t, n in both]
+
+
+def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
+    """Twelve layers as the paper sees them: raw peaks early, in the middle and deep, a part of them left in effective
+    attention; or neither."""
+    peaks = {"[CLS]": range(1, 5), "[SEP]": range(5, 9), "period or comma": range(9, 13)}
+    records = [effective(text, "pearson pooled", 0.9, 100) for text in range(8)]
+    for text, layer, name in product(range(8), range(1, 13), peaks):
+        raw = 0.3 + 0.2 * sign * (layer in peaks[name]) + noise(text + layer)
+        kept = (left * raw if sign > 0 else 1.5 * raw + 0.2) + (0.1 * sign if name == "period or comma" else 0)
+        for method, value in (("attention", raw), ("effective_attention", kept)):
+            place = {"type": name, "layer": layer}
+            records.append(record(text, "received", value, method, **place))
+            for source in ("[SEP]", "others") if name == "[SEP]" else ():
+                records.append(record(text, "given", value, method, source=source, **place))
+    return records
+
+
+def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> Record:
+    """A rate with eight texts around a value."""
+    by_text = [[text, round(1000 * (value + noise(text + len(kind)))), 1000] for text in range(8)]
+    return record("all", metric, value, kind, distance=distance, by_text=by_text, low=None, high=None, **info)
+
+
+def identified(sign: int) -> list[Record]:
+    """Twelve layers: naive falls behind layer 4, linear stays high, cosine above L2; or everything the other way
+    round."""
+    records = []
+    for layer in range(1, 13):
+        near = 0.9 - 0.05 * max(0, layer - 4) if sign > 0 else 0.85 - 0.05 * min(layer, 4)
+        own = 0.99 - 0.005 * layer if sign > 0 else 0.2 + 0.005 * layer
+        for kind, value in {"naive": near, "linear": own, "mlp": own + 0.2 * (sign < 0)}.items():
+            for distance, less in (("cosine", 0.0), ("l2", 0.1 * sign)):
+                records.append(rate(kind, "identified", distance, value - less, layer=layer))
+    return records
+
+
+def across(sign: int) -> list[Record]:
+    """The g of layer t in layer l: worse for later layers, not for earlier ones; or the opposite."""
+    records = []
+    for kind, d, layer, t in product(("linear", "mlp"), ("cosine", "l2"), range(1, 13), (1, 6, 11, 12)):
+        value = 0.9 + 0.05 * (sign < 0) - sign * (0.03 * (layer - t) + 0.1 * (kind == "mlp"))
+        value -= 0.1 * sign * (layer == 12 and t == 11)
+        records.append(rate(kind, "across", d, value, layer=layer, trained=t))
+    return records
+
+
+def neighbour(sign: int) -> list[Record]:
+    """Own token above neighbours, near above far, early above late, previous above next; or the opposite."""
+    records = []
+    for layer, o in product(range(1, 5), range(-3, 4)):
+        value = 0.5 - sign * (0.1 * abs(o) + 0.01 * layer) - 0.02 * (o > 0) * (sign > 0)
+        records.append(rate("linear", "neighbour", "cosine", value, layer=layer, offset=o))
+    return records
+
+
+def step(sign: int) -> list[Record]:
+    """Cosine above L2, early above late layers; tuning lowers L2 in the last layer; or the opposite."""
+    records = []
+    for layer, model_ in product(range(1, 13), (0, 1)):
+        tuned, place = 0.2 * sign * (model_ == 1 and layer == 12), {"layer": layer, "model": model_}
+        records.append(rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, **place))
+        records.append(rate("naive", "step", "l2", 0.7 - 0.01 * sign * layer - tuned, **place))
+    return records
+
+
+def sizes(sign: int) -> list[Record]:
+    values_ = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82} if sign > 0 else {0.5: 0.74, 0.8: 0.75, 0.9: 0.76, 1.0: 0.85}
+    records = [rate("mlp", "size", "l2", value, layer=11, share=share) for share, value in values_.items()]
+    for kind, layer in product(("linear", "mlp"), (1, 2, 3)):
+        records.append(record("all", "gap", 0.1 + 0.2 * (kind == "mlp") * (sign < 0), kind, layer=layer))
+    return records
+
+
+def shares(sign: int) -> list[Record]:
+    """Twelve layers of own shares that fall from 0.3, P that rises from 0 behind layer 3; or the opposite."""
+    records = []
+    for text, layer in product(range(8), range(1, 13)):
+        own = 0.3 - 0.02 * layer if sign > 0 else 0.4 + 0.02 * layer
+        lost = 0.03 * max(0, layer - 3) + noise(text) * (layer > 3) if sign > 0 else 0.6 - 0.03 * layer
+        error = 0.02 * layer - 0.03 * sign - 0.05 * (sign > 0) + noise(text) + 0.5 * (sign < 0)
+        records.append(record(text, "own share", own + noise(text * layer), layer=layer))
+        records.append(record(text, "not own top", lost, layer=layer))
+        records.append(record(text, "error", error, mixing.ERROR_OF, layer=layer))
+    return records
+
+
+def distances(sign: int) -> list[Record]:
+    """Near context early, far context late, nearest most, [CLS] beside [SEP], the second sentence; or the opposite."""
+    records = []
+    for text, layer in product(range(8), range(1, 13)):
+
+        def add(metric: str, group: Any, value: float, text: int = text, layer: int = layer, **info: Any) -> None:
+            records.append(record(text, metric, value, layer=layer, group=str(group), **info))
+
+        for place, group in enumerate(context.NAMES):
+            slope = sign * 0.001 * (layer - 6) * (1 if group == "11+" else -1)
+            add("distance", group, 0.1 - 0.01 * sign * place + slope + noise(text * layer) / 9)
+        for offset in range(-3, 4):
+            value = 0.05 + sign * 0.02 * (abs(offset) == 1) + noise(text + offset)
+            for name in ("around", "neighbour")[: 1 + (offset != 0)]:
+                add(name, f"{offset:+d}", value, count=10)
+        add("context", "all", 0.5 if sign > 0 else 0.9, count=10)
+        for name in ("first", "second"):
+            add("sentence", name, 0.02 + sign * 0.01 * (name == "second") + noise(text + layer + len(name)))
+        for place in range(1, 10):
+            add("from place", place, 0.05 + sign * 0.02 * (place in (4, 5, 6)) + noise(text + place))
+    return records
+
+
+def tagged(sign: int) -> list[Record]:
+    """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the
+    opposite.
+
+    Function words vary less from layer to layer, content words always as much as function words in the first; or the
+    opposite."""
+    words = {"NN": 0.3, "JJ": 0.3, "IN": 0.2, "DT": 0.2} if sign > 0 else {"NN": 0.4, "JJ": 0.4, "IN": 0.6, "DT": 0.6}
+    levels = {"[CLS]": 0.45 if sign > 0 else 0.3, "[SEP]": 0.44 if sign > 0 else 0.5, **words}
+    steps = {"[CLS]": {2: -0.1}, "[SEP]": {2: -0.1, 4: 0.1}}
+    records = []
+    for text, layer, tag in product(range(24), range(1, 7), levels):
+        later = sign * sum(by for first, by in steps.get(tag, {}).items() if layer >= first)
+        wide = (0.8 if sign > 0 else 1.25) ** layer if tag in ("IN", "DT") else 1
+        spread = 0.01 * (tag in words) * wide * math.sin(5 * text)
+        records.append(
+            record(text, "own share", levels[tag] + later + noise(text + layer) + spread, layer=layer, tag=tag)
+        )
+    return records
+
+
+OF_LENGTH = ("texts no longer", "raw and effective attention correlate")
+OF_TYPES = ("raw attention to", "by effective", "most of raw")
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "starts"),
+    [
+        ("id-effective-attention", lengths, OF_LENGTH),
+        ("id-effective-attention", cuts, OF_LENGTH[1:]),
+        ("id-effective-attention", null_spaces, ("longer texts than a head",)),
+        ("id-effective-attention", attention_by_type, OF_TYPES),
+        *(
+            ("id-token-identifiability", identified, ""),
+            ("id-across-layers", across, ""),
+            ("id-neighbours", neighbour, ""),
+        ),
+        *(("id-hidden-to-hidden", step, ""), ("id-generalization", sizes, ""), ("id-mixing", shares, "")),
+        *(("id-mixing-and-identity", shares, ""), ("id-context", distances, ""), ("id-pos", tagged, "")),
+    ],
+)
+def test_claims(name: str, records: Any, starts: Any) -> None:
+    """Said, the opposite said, and nothing measured."""
+    judged = [claim for claim in known()[name].claims if claim.says.startswith(starts)]
+    assert len(judged) >= len(starts)
+    for claim in judged:
+        assert word_of(claim, records(1), name) == "same", claim.says
+        assert word_of(claim, records(-1), name) == "different", claim.says
+        assert name == "id-mixing" or word_of(claim, [], name) == "not comparable", claim.says
+
+
+@pytest.mark.parametrize(("name", "records"), [("id-mixing", shares), ("id-context", distances), ("id-pos", tagged)])
+def test_claims_about_hta_are_about_hta(name: str, records: Any) -> None:
+    for claim in known()[name].claims:
+        other = Setup(known()[name], (), (), ("alti",), known()[name].options)
+        assert claim.check(other, records(1), []).text == "not comparable (hta was not run)"
+
+
+def test_context_that_a_text_does_not_have_is_not_judged() -> None:
+    few = [r for r in distances(1) if r.metric == "distance" and r.info["group"] != "11+"]
+    lacking = ("the most distant", "the context of [CLS]", "[CLS] takes", "the second", "context remains")
+    for start in (*lacking, "the closest neighbours contribute most"):
+        assert word_of(claim_of("id-context", start), few, "id-context") == "not comparable"
+
+
+def test_the_null_space_of_one_cut_or_of_one_text_is_not_judged() -> None:
+    name, start = "id-effective-attention", "longer texts than a head"
+    told = claim_of(name, start).check(setup_of(name), null_spaces(1), []).ours
+    assert "longest - shortest cut of a text +48.000" in told
+    for few in ([r for r in null_spaces(1) if r.info["n"] < 128], [r for r in null_spaces(1) if r.example == "0"]):
+        assert word_of(claim_of(name, start), few, name) == "not comparable"
+
+
+def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
+    """What eight texts have in each layer."""
+    places = product(range(8), enumerate(curve, 1))
+    return [record(text, metric, value + noise(text) / 9, layer=i, group=group) for text, (i, value) in places]
+
+
+def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
+    """And the rates that the paper prints: a model of 4 layers has its last two where the paper's 11 and 12 are."""
+    asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
+    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
+    cells = {(r.info["trained"], r.info["layer"]): r.value for r in outcome.records}
+    assert set(cells) == set(product((1, 2, 3, 4), repeat=2))
+    states, question = tokens.states_of(model, outcome.setup.examples, "sum"), tokens.training_of(outcome.setup)
+    given = {"kind": "linear", "distance": "cosine", **question}
+    assert cells[3, 3] == token_identity.token_identifiability(states.layer(3), states.inputs, **given).value
+    named = {table.name: table.rows for table in outcome.tables}
+    last, before = named["paper-last-last-layer"], named["paper-last-last-layer-but-one"]
+    assert [(row[1], row[2].mean, row[3]) for row in last] == [
+        ("first", cells[1, 4], "below 0.70"),
+        ("last", cells[4, 4], "0.94"),
+    ]
+    assert [(row[2].mean, row[3]) for row in before] == [(cells[1, 3], "below 0.70"), (cells[4, 3], "")]
+
+
+# --- effective attention ----------------------------------------------------------------------------------------------
 
 
 def test_short_texts_lose_nothing_and_have_no_types(model: Any) -> None:
@@ -143,74 +369,6 @@ def test_lengths_fall_into_their_classes() -> None:
     assert [row[2] for row in points.rows] == [3, 15, 16, 40]
 
 
-def pearson(sign: int) -> list[Record]:
-    """Short texts with a correlation of 1, longer ones with one that falls with length; or the opposite."""
-    lengths = [(n, 1.0 if sign > 0 else 0.9) for n in (10, 20, 30)] + [
-        (n, 1 - sign * 0.005 * (n - 64)) for n in range(70, 128, 5)
-    ]
-    return [
-        Record(str(n), "effective_attention", "pearson pooled", value + noise(n) * (n > 64), {"n": n, "width": 64})
-        for n, value in lengths
-    ]
-
-
-def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
-    """Twelve layers as the paper sees them: raw peaks early, in the middle and deep, a part of them left in effective attention;
-    or neither."""
-    peaks = {"[CLS]": range(1, 5), "[SEP]": range(5, 9), "period or comma": range(9, 13)}
-    records = []
-    for text in range(8):
-        records.append(Record(str(text), "effective_attention", "pearson pooled", 0.9, {"n": 100, "width": 64}))
-        for layer in range(1, 13):
-            for name, peak in peaks.items():
-                raw = 0.3 + 0.2 * sign * (layer in peak) + noise(text + layer)
-                kept = (left * raw if sign > 0 else 1.5 * raw + 0.2) + (0.1 * sign if name == "period or comma" else 0)
-                for method, value in (("attention", raw), ("effective_attention", kept)):
-                    records.append(Record(str(text), method, "received", value, {"type": name, "layer": layer}))
-                    if name == "[SEP]":
-                        for source in ("[SEP]", "others"):
-                            records.append(
-                                Record(
-                                    str(text), method, "given", value, {"type": name, "layer": layer, "source": source}
-                                )
-                            )
-    return records
-
-
-@pytest.mark.parametrize("start", ["texts no longer", "raw and effective attention correlate"])
-def test_claims_about_length(start: str) -> None:
-    assert both_ways("id-effective-attention", start, pearson) == SAME_AND_DIFFERENT
-    assert word_of(claim_of("id-effective-attention", start), [], "id-effective-attention") == "not comparable"
-
-
-def test_a_text_with_several_cuts_is_compared_with_itself() -> None:
-    def cuts(sign: int) -> list[Record]:
-        values = [(text, n, -sign * n / 1000 + noise(text * n)) for text in range(6) for n in (80, 128)]
-        return [Record(str(t), "effective_attention", "pearson pooled", v, {"n": n, "width": 64}) for t, n, v in values]
-
-    assert both_ways("id-effective-attention", "raw and effective attention correlate", cuts) == SAME_AND_DIFFERENT
-
-
-def test_the_null_space_of_the_cuts_of_a_text() -> None:
-    def cuts(sign: int) -> list[Record]:
-        values = [
-            (text, n, max(0, sign * (n - 64) + 64 * (sign < 0)) + text) for text in range(6) for n in (32, 80, 128)
-        ]
-        return [Record(str(t), "effective_attention", "null dimension", v, {"n": n, "width": 64}) for t, n, v in values]
-
-    name, start = "id-effective-attention", "longer texts than a head"
-    assert both_ways(name, start, cuts) == SAME_AND_DIFFERENT
-    assert "longest - shortest cut of a text +48.000" in claim_of(name, start).check(setup_of(name), cuts(1), []).ours
-    for few in ([r for r in cuts(1) if r.info["n"] < 128], [r for r in cuts(1) if r.example == "0"], []):
-        assert word_of(claim_of(name, start), few, name) == "not comparable"
-
-
-@pytest.mark.parametrize("start", ["raw attention to", "by effective", "most of raw"])
-def test_claims_about_types(start: str) -> None:
-    assert both_ways("id-effective-attention", start, attention_by_type) == SAME_AND_DIFFERENT
-    assert word_of(claim_of("id-effective-attention", start), [], "id-effective-attention") == "not comparable"
-
-
 @pytest.mark.parametrize("start", ["the peak of [SEP]", "the peak of raw", "in layer 4"])
 def test_what_is_gone_from_effective_attention_was_in_raw_attention(start: str) -> None:
     """Gone, still there, and never there: the last cannot be compared, and both attentions are shown."""
@@ -226,7 +384,7 @@ def test_what_is_gone_from_effective_attention_was_in_raw_attention(start: str) 
     assert word_of(claim, [], name) == "not comparable"
 
 
-# --- token identifiability ----------------------------------------------------------------------------------------------
+# --- token identifiability --------------------------------------------------------------------------------------------
 
 
 def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> None:
@@ -305,21 +463,6 @@ def test_training_stopped_and_continued_is_the_same(
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
 
 
-def test_a_run_that_has_ended_reads_no_text_again(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All units are there, so nothing is traced; a shard that is gone is measured again."""
-    pytest.importorskip("pyarrow")
-    pytest.importorskip("matplotlib")
-    asked: dict[str, Any] = {"kinds": ("naive",), "model": model, "data": "agreement", "n": 8, "progress": False}
-    whole = run("id-token-identifiability", out=tmp_path / "run", **asked)
-    with monkeypatch.context() as patched:
-        patched.setattr(tokens, "states_of", lambda *_: pytest.fail("texts were traced again"))
-        again = run("id-token-identifiability", out=tmp_path / "run", **asked)
-    assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
-    (tmp_path / "run" / "records" / "part-00000.parquet").unlink()
-    once_more = run("id-token-identifiability", out=tmp_path / "run", **asked)
-    assert [table.csv for table in once_more.tables] == [table.csv for table in whole.tables]
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -334,8 +477,8 @@ def test_a_run_that_has_ended_reads_no_text_again(model: Any, tmp_path: Path, mo
 def test_g_that_are_trained_side_by_side_give_the_same_tables(
     name: str, options: dict[str, Any], model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a GPU trains them: all g of one kind and distance at once. Rates are shares of tokens, so equal weights but for rounding
-    give equal rates."""
+    """As a GPU trains them: all g of one kind and distance at once. Rates are shares of tokens, so equal weights but
+    for rounding give equal rates."""
     pytest.importorskip("matplotlib")
     asked = {
         "model": model,
@@ -391,46 +534,6 @@ def test_the_rate_that_serves_the_validation_texts_best_is_used() -> None:
     assert best.loss == alone.loss
 
 
-def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> Record:
-    """A rate with eight texts around a value."""
-    by_text = [[text, round(1000 * (value + noise(text + len(kind)))), 1000] for text in range(8)]
-    return Record(
-        "all", kind, metric, value, {"distance": distance, "by_text": by_text, "low": None, "high": None, **info}
-    )
-
-
-def identified(sign: int) -> list[Record]:
-    """Twelve layers: naive falls behind layer 4, linear stays high, cosine above L2; or everything the other way round."""
-    records = []
-    for layer in range(1, 13):
-        late = max(0, layer - 4) if sign > 0 else min(layer, 4)
-        near = 0.9 - 0.05 * late if sign > 0 else 0.85 - 0.05 * late
-        records.append(rate("naive", "identified", "cosine", near, layer=layer))
-        records.append(rate("naive", "identified", "l2", near - 0.1 * sign, layer=layer))
-        for kind in ("linear", "mlp"):
-            own = 0.99 - 0.005 * layer if sign > 0 else 0.2 + 0.005 * layer + 0.2 * (kind == "mlp")
-            records.append(rate(kind, "identified", "cosine", own, layer=layer))
-            records.append(rate(kind, "identified", "l2", own - 0.1 * sign, layer=layer))
-    return records
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        "a linear g",
-        "a trained g",
-        "the rate",
-        "without a g, by both",
-        "with a trained g",
-        "without a g, cosine",
-        "by cosine",
-    ],
-)
-def test_claims_about_identity(start: str) -> None:
-    assert both_ways("id-token-identifiability", start, identified) == SAME_AND_DIFFERENT
-    assert word_of(claim_of("id-token-identifiability", start), [], "id-token-identifiability") == "not comparable"
-
-
 def naive(curve: Sequence[float]) -> list[Record]:
     return [
         rate("naive", "identified", d, value, layer=layer)
@@ -440,7 +543,8 @@ def naive(curve: Sequence[float]) -> list[Record]:
 
 
 def test_a_fall_is_counted_by_the_layer() -> None:
-    """An even fall is no late one, though eight layers fall more than three. A first third of one layer falls from the input."""
+    """An even fall is no late one, though eight layers fall more than three. A first third of one layer falls from the
+    input."""
     claim, name = claim_of("id-token-identifiability", "without a g, by both"), "id-token-identifiability"
     assert word_of(claim, naive([0.9 - 0.05 * layer for layer in range(12)]), name) != "same"
     late = naive([0.9, 0.9, 0.89, 0.88, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
@@ -473,20 +577,7 @@ def test_a_run_without_a_kind_says_what_was_not_run() -> None:
     assert verdict.text == "not comparable (not run: naive g by cosine, layer 12)"
 
 
-# --- other layers, other texts, neighbours ------------------------------------------------------------------------------
-
-
-def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
-    asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
-    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
-    cells = {(r.info["trained"], r.info["layer"]): r.value for r in outcome.records}
-    assert set(cells) == {(a, b) for a in (1, 2, 3, 4) for b in (1, 2, 3, 4)}
-    states = tokens.states_of(model, outcome.setup.examples, "sum")
-    question = tokens.training_of(outcome.setup)
-    alone = token_identity.token_identifiability(
-        states.layer(3), states.inputs, kind="linear", distance="cosine", **question
-    )
-    assert cells[3, 3] == alone.value
+# --- other layers, other texts, neighbours ----------------------------------------------------------------------------
 
 
 def test_train_and_test_texts_by_hand(model: Any) -> None:
@@ -538,82 +629,6 @@ def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
     assert {row[0] for row in outcome.tables[0].rows} == {"1: agreement", "2: sentiment"}
 
 
-def across(sign: int) -> list[Record]:
-    """The g of layer t in layer l: worse for later layers, not for earlier ones; or the opposite."""
-    return [
-        rate(
-            kind,
-            "across",
-            distance,
-            0.9
-            - 0.03 * sign * (layer - trained)
-            - 0.1 * sign * (kind == "mlp")
-            + (0 if sign > 0 else 0.05)
-            - 0.1 * sign * (layer == 12 and trained == 11),
-            layer=layer,
-            trained=trained,
-        )
-        for kind in ("linear", "mlp")
-        for distance in ("cosine", "l2")
-        for layer in range(1, 13)
-        for trained in (1, 6, 11, 12)
-    ]
-
-
-def neighbour(sign: int) -> list[Record]:
-    """Own token above neighbours, near above far, early above late, previous above next; or the opposite."""
-    return [
-        rate(
-            "linear",
-            "neighbour",
-            "cosine",
-            0.5 - sign * (0.1 * abs(o) + 0.01 * layer) - 0.02 * (o > 0) * (sign > 0),
-            layer=layer,
-            offset=o,
-        )
-        for layer in range(1, 5)
-        for o in range(-3, 4)
-    ]
-
-
-def step(sign: int) -> list[Record]:
-    """Cosine above L2, early above late layers; tuning lowers L2 in the last layer; or the opposite."""
-    records = []
-    for layer in range(1, 13):
-        for model_ in (0, 1):
-            tuned = 0.2 * sign * (model_ == 1 and layer == 12)
-            records.append(
-                rate("naive", "step", "cosine", 0.6 + 0.2 * sign - 0.01 * sign * layer, layer=layer, model=model_)
-            )
-            records.append(rate("naive", "step", "l2", 0.7 - 0.01 * sign * layer - tuned, layer=layer, model=model_))
-    return records
-
-
-def sizes(sign: int) -> list[Record]:
-    values = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82} if sign > 0 else {0.5: 0.74, 0.8: 0.75, 0.9: 0.76, 1.0: 0.85}
-    gaps = [
-        Record("all", k, "gap", 0.1 + 0.2 * (k == "mlp") * (sign < 0), {"layer": i})
-        for k in ("linear", "mlp")
-        for i in (1, 2, 3)
-    ]
-    return [rate("mlp", "size", "l2", value, layer=11, share=share) for share, value in values.items()] + gaps
-
-
-@pytest.mark.parametrize(
-    ("name", "records"),
-    [
-        ("id-across-layers", across),
-        ("id-neighbours", neighbour),
-        ("id-hidden-to-hidden", step),
-        ("id-generalization", sizes),
-    ],
-)
-def test_claims_about_layers_and_neighbours(name: str, records: Any) -> None:
-    for claim in known()[name].claims:
-        assert both_ways(name, claim.says, records) == SAME_AND_DIFFERENT, claim.says
-        assert word_of(claim, [], name) == "not comparable"
-
-
 def with_rate(record: Record, value: float) -> Record:
     return replace(record, info={**record.info, "by_text": rate("linear", "", "", value).info["by_text"]})
 
@@ -642,23 +657,6 @@ def test_the_middle_g_needs_both_patterns() -> None:
     assert (verdict.word, verdict.reason) == ("different", "the other way round: g of layer 6: layer 1 - own")
 
 
-def test_the_rates_that_the_paper_prints_stand_beside_ours(model: Any) -> None:
-    """A model of 4 layers has its last two layers where the paper's 11 and 12 are."""
-    asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
-    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
-    rates = {
-        (r.info["trained"], r.info["layer"]): 0.1 * r.info["trained"] + 0.01 * r.info["layer"] for r in outcome.records
-    }
-    records = [replace(r, value=rates[r.info["trained"], r.info["layer"]]) for r in outcome.records]
-    tables = mixlens.runs.experiments.running.all_tables(outcome.setup, records)
-    last, before = (table for table in tables if table.name.startswith("paper-last"))
-    assert [(*row[:2], row[2].mean, row[3]) for row in last.rows] == [
-        ("linear, cosine", "first", rates[1, 4], "below 0.70"),
-        ("linear, cosine", "last", rates[4, 4], "0.94"),
-    ]
-    assert [(row[2].mean, row[3]) for row in before.rows] == [(rates[1, 3], "below 0.70"), (rates[4, 3], "")]
-
-
 def test_tuning_that_moves_all_layers_alike_moves_the_last_no_more() -> None:
     alike = [r for r in step(1) if r.info["model"] == 0]
     alike += [rate("naive", "step", r.info["distance"], r.value - 0.2, layer=r.info["layer"], model=1) for r in alike]
@@ -667,7 +665,7 @@ def test_tuning_that_moves_all_layers_alike_moves_the_last_no_more() -> None:
     assert word_of(claim_of(name, "the last layers"), alike, name) != "same"
 
 
-# --- mixing -------------------------------------------------------------------------------------------------------------
+# --- mixing -----------------------------------------------------------------------------------------------------------
 
 
 def test_own_token(model: Any) -> None:
@@ -697,28 +695,6 @@ def test_own_token(model: Any) -> None:
     assert [table.rows[0][-1] for table in beside] == ["0.306", "0.144", "0.107"]
 
 
-def shares(sign: int) -> list[Record]:
-    """Twelve layers of own shares that fall from 0.3, P that rises from 0 behind layer 3; or the opposite."""
-    records = []
-    for text in range(8):
-        for layer in range(1, 13):
-            own = 0.3 - 0.02 * layer if sign > 0 else 0.4 + 0.02 * layer
-            lost = 0.03 * max(0, layer - 3) + noise(text) * (layer > 3) if sign > 0 else 0.6 - 0.03 * layer
-            records.append(Record(str(text), "hta", "own share", own + noise(text * layer), {"layer": layer}))
-            records.append(Record(str(text), "hta", "not own top", lost, {"layer": layer}))
-            error = 0.02 * layer - 0.03 * sign - 0.05 * (sign > 0) + noise(text) + (0.5 if sign < 0 else 0)
-            records.append(Record(str(text), mixing.ERROR_OF, "error", error, {"layer": layer}))
-    return records
-
-
-@pytest.mark.parametrize("name", ["id-mixing", "id-mixing-and-identity"])
-def test_claims_about_mixing(name: str) -> None:
-    for claim in known()[name].claims:
-        assert both_ways(name, claim.says, shares) == SAME_AND_DIFFERENT, claim.says
-        other = Setup(known()[name], (), (), ("alti",), known()[name].options)
-        assert claim.check(other, shares(1), []).word == "not comparable"
-
-
 def test_p_is_judged_behind_the_first_quarter() -> None:
     """P is 0 in the first three of twelve layers, as in the paper: no error is below it."""
     claim, name = claim_of("id-mixing-and-identity", "P is above"), "id-mixing-and-identity"
@@ -739,7 +715,7 @@ def test_mixing_and_identity_of_the_same_texts(model: Any) -> None:
     assert all(0 <= r.value <= 1 for r in errors)
 
 
-# --- context --------------------------------------------------------------------------------------------------------------
+# --- context ----------------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_by_hand() -> None:
@@ -761,7 +737,8 @@ def test_a_text_without_such_a_place_has_no_record() -> None:
 
 
 def test_context_written_out(model: Any) -> None:
-    """Figures 4a and 4b, token by token: means within groups, over all tokens, then over the layers; totals by place."""
+    """Figures 4a and 4b, token by token: means within groups, over all tokens, then over the layers; totals by
+    place."""
     outcome = run("id-context", model=model, data="agreement", n=3, methods=CHEAP, progress=False)
     maps = [mixlens.mix(model.trace(e), "alti").rollout().scores.double().numpy() for e in outcome.setup.examples]
     tables = {table.name: table for table in outcome.tables}
@@ -771,9 +748,9 @@ def test_context_written_out(model: Any) -> None:
         for layer in range(4):
             cells = []
             for scores in maps:
-                for i, values in enumerate(scores[layer] / scores[layer].sum(-1, keepdims=True)):
-                    places = [j for j in range(len(values)) if abs(i - j) in wanted]
-                    cells += [np.mean(values[places])] if places else []
+                for i, taken in enumerate(scores[layer] / scores[layer].sum(-1, keepdims=True)):
+                    places = [j for j in range(len(taken)) if abs(i - j) in wanted]
+                    cells += [np.mean(taken[places])] if places else []
             means.append(np.mean(cells))
         assert [cell.mean for cell in row[2:]] == pytest.approx([mean / sum(means) for mean in means])
     found = {str(row[1]): row[4].mean for row in tables["neighbour"].rows}
@@ -809,61 +786,9 @@ def test_one_pass_gives_both(model: Any) -> None:
     assert len(both.tables[-1].rows) == len(own.tables[-1].rows) + len(around.tables[-1].rows)
 
 
-def distances(sign: int) -> list[Record]:
-    """Near context early, far context late, nearest most, [CLS] beside [SEP], the second sentence; or the opposite."""
-    records = []
-    for text in range(8):
-        for layer in range(1, 13):
-            for place, group in enumerate(context.NAMES):
-                level = 0.1 - 0.01 * sign * place
-                slope = sign * 0.001 * (layer - 6) * (1 if group == "11+" else -1)
-                records.append(
-                    Record(
-                        str(text),
-                        "hta",
-                        "distance",
-                        level + slope + noise(text * layer) / 9,
-                        {"layer": layer, "group": group},
-                    )
-                )
-            for offset in range(-3, 4):
-                value = 0.05 + sign * 0.02 * (abs(offset) == 1) + noise(text + offset)
-                place = {"layer": layer, "group": f"{offset:+d}", "count": 10}
-                records += [
-                    Record(str(text), "hta", name, value, place)
-                    for name in ("around", "neighbour")[: 1 + (offset != 0)]
-                ]
-            whole = {"layer": layer, "group": "all", "count": 10}
-            records.append(Record(str(text), "hta", "context", 0.5 if sign > 0 else 0.9, whole))
-            for name in ("first", "second"):
-                value = 0.02 + sign * 0.01 * (name == "second") + noise(text + layer + len(name))
-                records.append(Record(str(text), "hta", "sentence", value, {"layer": layer, "group": name}))
-            for place in range(1, 10):
-                value = 0.05 + sign * 0.02 * (place in (4, 5, 6)) + noise(text + place)
-                records.append(Record(str(text), "hta", "from place", value, {"layer": layer, "group": str(place)}))
-    return records
-
-
-def test_claims_about_context() -> None:
-    for claim in known()["id-context"].claims:
-        assert both_ways("id-context", claim.says, distances) == SAME_AND_DIFFERENT, claim.says
-    few = [r for r in distances(1) if r.metric == "distance" and r.info["group"] != "11+"]
-    lacking = ("the most distant", "the context of [CLS]", "[CLS] takes", "the second", "context remains")
-    for start in (*lacking, "the closest neighbours contribute most"):
-        assert word_of(claim_of("id-context", start), few, "id-context") == "not comparable"
-
-
-def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
-    """What eight texts have in each layer."""
-    return [
-        Record(str(text), "hta", metric, value + noise(text) / 9, {"layer": layer, "group": group})
-        for text in range(8)
-        for layer, value in enumerate(curve, 1)
-    ]
-
-
 def test_near_context_is_judged_by_the_first_third_and_far_context_by_its_trend() -> None:
-    """Near: a curve that is lowest in the first layer, and falls from the second on, is not higher in the first layers."""
+    """Near: a curve that is lowest in the first layer, and falls from the second on, is not higher in the first
+    layers."""
     near, far = (
         claim_of("id-context", "the closest neighbours contribute more"),
         claim_of("id-context", "the most distant"),
@@ -918,7 +843,8 @@ def test_the_nearest_is_compared_with_others_of_its_side() -> None:
 
 
 def test_the_share_of_the_near_places_is_of_all_that_comes_from_others() -> None:
-    """By hand: 10 positions take 0.1 each from -1 and 5 positions 0.2 each from +1, of 2.5 and of 5 that come from others."""
+    """By hand: 10 positions take 0.1 each from -1 and 5 positions 0.2 each from +1, of 2.5 and of 5 that come from
+    others."""
     places = [("neighbour", "-1", 0.1, 10), ("neighbour", "+1", 0.2, 5)]
 
     def records(whole: float) -> list[Record]:
@@ -963,7 +889,7 @@ def test_own_shares_of_two_data_sets_are_compared_layer_by_layer() -> None:
     assert mixing.shares_are_larger([outcome(0.1, "alti"), outcome(0.0)]).word == "not comparable"
 
 
-# --- parts of speech --------------------------------------------------------------------------------------------------------
+# --- parts of speech --------------------------------------------------------------------------------------------------
 
 
 def test_tags_follow_the_pieces(model: Any) -> None:
@@ -992,34 +918,9 @@ def test_parts_of_speech(model: Any) -> None:
     assert not boxes.printed
 
 
-def tagged(sign: int) -> list[Record]:
-    """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the opposite.
-
-    Function words vary less from layer to layer, content words always as much as function words in the first; or the opposite.
-    """
-    words = {"NN": 0.3, "JJ": 0.3, "IN": 0.2, "DT": 0.2} if sign > 0 else {"NN": 0.4, "JJ": 0.4, "IN": 0.6, "DT": 0.6}
-    levels = {"[CLS]": 0.45, "[SEP]": 0.44, **words} if sign > 0 else {"[CLS]": 0.3, "[SEP]": 0.5, **words}
-    steps = {"[CLS]": {2: -0.1}, "[SEP]": {2: -0.1, 4: 0.1}}
-    wide = {"IN": 0.8, "DT": 0.8} if sign > 0 else {"IN": 1.25, "DT": 1.25}
-    return [
-        Record(
-            str(text), "hta", "own share", level + later + noise(text + layer) + spread, {"layer": layer, "tag": tag}
-        )
-        for text in range(24)
-        for layer in range(1, 7)
-        for tag, level in levels.items()
-        for later in [sign * sum(step for first, step in steps.get(tag, {}).items() if layer >= first)]
-        for spread in [(0.01 if tag in words else 0) * wide.get(tag, 1) ** layer * math.sin(5 * text)]
-    ]
-
-
-def test_claims_about_parts_of_speech() -> None:
-    for claim in known()["id-pos"].claims:
-        assert both_ways("id-pos", claim.says, tagged) == SAME_AND_DIFFERENT, claim.says
-
-
 def test_the_last_figure_has_pronouns_and_to_and_symbols() -> None:
-    """Pronouns, "to" and symbols are above the content words: that is against Figure 37, and says nothing of Figure 29."""
+    """Pronouns, "to" and symbols are above the content words: that is against Figure 37, and says nothing of Figure
+    29."""
     last, fourth = (claim_of("id-pos", start) for start in ("in the last layer", "from layer 4"))
     for tag in ("DT", "IN", "PRP", "PRP$", "TO", "SYM", "DET", "ADP", "PRON"):
         records = [
@@ -1070,7 +971,7 @@ PENN = {"NNP", "NNPS", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "VBZ", "VBG", "JJ
 }  # fmt: skip
 
 
-# --- all of them --------------------------------------------------------------------------------------------------------
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 ALL: dict[str, dict[str, Any]] = {
     "id-effective-attention": {"data": [Example(LONG, id="1"), Example("the keys", id="2")]},
@@ -1133,13 +1034,16 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
         run(name, **{"model": model, "data": "agreement", "n": 1, "progress": False, **given})
 
 
-# --- the plan ---------------------------------------------------------------------------------------------------------------
+# --- the plan ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
     """Most of these words are in both sentences: by its word alone a position would be refused."""
     (item,) = [item for item in PLANS.find("identifiability").items if item.where == "Figures 19-25"]
-    first = "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy . [SEP]"
+    first = (
+        "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy "
+        ". [SEP]"
+    )
     places = {int(re.findall(r"--query (\d+)", item.command)[0]): "said"}
     places |= {int(place): word for place, word in re.findall(r"(\d+) (\[?\w+\]?)[,)]", item.command)}
     assert len(places) == 7
