@@ -14,8 +14,8 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "d")
 DASHES = ("-", "--", ":", "-.")
 
 
-# The design tokens of pages, light. Each hue: ink for text, fill for bars and cells without a number, tint behind text. Blue is
-# for, orange against, violet has no sign.
+# The design tokens of pages, light. Each hue: ink for text, fill for bars and cells without a number, tint behind text.
+# Blue is for, orange against, violet has no sign.
 TOKENS = (Path(__file__).parent / "page" / "tokens.css").read_text(encoding="utf-8")
 LIGHT: dict[str, str] = dict(re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0]))
 
@@ -32,7 +32,8 @@ def hue_of(score: float, *, signed: bool) -> str:
 
 
 def scaled(strength: float, end: str, *, zero: str = "surface") -> str:
-    """A step of a light scale as #rrggbb: `zero` for 0, the token `end` ("for-tint" behind text, "for" without) for 1."""
+    """A step of a light scale as #rrggbb: `zero` for 0, the token `end` ("for-tint" behind text, "for" without) for
+    1."""
     return mixed(end, zero, min(1.0, abs(strength)))
 
 

@@ -14,7 +14,8 @@ MOST_TICKS = 13  # places on an axis that are all labelled
 
 
 def lines(axes: Any, curves: Mapping[str, Points], *, x: str, y: str) -> None:
-    """One line for each name, its interval as a band. The names stand once, below the figure. Curves of one place are bars."""
+    """One line for each name, its interval as a band. The names stand once, below the figure. Curves of one place are
+    bars."""
     places = sorted({place for points in curves.values() for place, _ in points})
     if len(places) == 1 and len(curves) > 1:
         _draw_one_place(axes, {name: points[0][1] for name, points in curves.items()}, f"{x} {places[0]:g}", y)

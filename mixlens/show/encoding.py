@@ -1,4 +1,5 @@
-"""Terminals that cannot show every character (Latin-1, ASCII): pictures get plain letters and do not end in an error."""
+"""Terminals that cannot show every character (Latin-1, ASCII): pictures get plain letters and do not end in an
+error."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ PLAIN = {
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The error handler: plain letters of the same width for what pictures are made of; all else is written as \\u0000."""
+    """The error handler: plain letters of the same width for what pictures are made of; all else is written as
+    \\u0000."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]

@@ -1,8 +1,10 @@
-"""The columns of a flow picture: words of a short text; else its sentences, special tokens, and the position that is read.
+"""The columns of a flow picture: words of a short text; else its sentences, special tokens, and the position that is
+read.
 
-A text of more than COLUMNS words is grouped by sentences. A sentence of more than LONGEST words is cut into stretches of equal
-length; where sentences are fewer than FEW, one of more than RUN words is, because one column for all of it would tell nothing.
-Where there are still more than COLUMNS groups, neighbours are joined. Every token is in exactly one group.
+A text of more than COLUMNS words is grouped by sentences. A sentence of more than LONGEST words is cut into stretches
+of equal length; where sentences are fewer than FEW, one of more than RUN words is, because one column for all of it
+would tell nothing. Where there are still more than COLUMNS groups, neighbours are joined. Every token is in exactly one
+group.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ class Group:
 
 
 def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = COLUMNS) -> list[Group]:
-    """The columns, in the order of the text. `query`: the number of the word that the answer is read at; `most`: so many groups
-    of words at most."""
+    """The columns, in the order of the text. `query`: the number of the word that the answer is read at; `most`: so
+    many groups of words at most."""
     groups = []
     for place, word in enumerate(words):
         if word.special or place == query:
@@ -54,7 +56,8 @@ def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = CO
 
 
 def _stretches(sentences: Sequence[Sequence[int]], most: int) -> list[Group]:
-    """Sentences as columns; long ones cut into stretches of equal length, neighbours joined where there are too many."""
+    """Sentences as columns; long ones cut into stretches of equal length, neighbours joined where there are too
+    many."""
     longest, run = (RUN, RUN) if len(sentences) < FEW else (LONGEST, LONGEST // 2)
     pieces = []
     for sentence in sentences:

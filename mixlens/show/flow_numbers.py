@@ -1,9 +1,10 @@
 """What flowed through the layers into one position, in shares that add up to 1 at every level, grouped without loss.
 
-C_l are the layers [query key] as the method's rollout takes them, rows summing to 1; R_l = C_l ... C_1 is the rollout (R_0 = I).
-The answer is read at position q of the last layer. Downwards, r_L = e_q and r_(l-1) = r_l C_l: r_l(i) is the share of the answer
-that passes position i after layer l. The band from j (below) to i (above) carries r_l(i) C_l(i, j) of the answer, and
-r_l(i) C_l(i, j) R_(l-1)(j, s) of that came from the input token s. Groups add these up: nothing is lost, nothing counted twice.
+C_l are the layers [query key] as the method's rollout takes them, rows summing to 1; R_l = C_l ... C_1 is the rollout
+(R_0 = I). The answer is read at position q of the last layer. Downwards, r_L = e_q and r_(l-1) = r_l C_l: r_l(i) is the
+share of the answer that passes position i after layer l. The band from j (below) to i (above) carries r_l(i) C_l(i, j)
+of the answer, and r_l(i) C_l(i, j) R_(l-1)(j, s) of that came from the input token s. Groups add these up: nothing is
+lost, nothing counted twice.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ OFF = 1e-3  # by which a row may miss 1 and still be a share (float16 rounds no 
 
 @dataclass(frozen=True)
 class Bands:
-    """The bands that are drawn, one after the other: the layer they lead through, from which column to which, and their share;
-    `parts` [band source] is how much of it came from each column of the input."""
+    """The bands that are drawn, one after the other: the layer they lead through, from which column to which, and their
+    share; `parts` [band source] is how much of it came from each column of the input."""
 
     layer: NDArray[np.int64]
     above: NDArray[np.int64]
@@ -64,7 +65,8 @@ def layers_of(scores: Map, rollout: str | None = None) -> tuple[Array, dict[str,
     sums = matrices.sum(-1, keepdims=True)
     if not np.isfinite(sums).all() or np.abs(sums - 1).max() > OFF:
         raise InputError(
-            f"{scores.method!r} is rolled out by {facts['convention']!r}, whose rows do not add up to 1: no shares could flow. "
+            f"{scores.method!r} is rolled out by {facts['convention']!r}, whose rows do not add up to 1: "
+            "no shares could flow. "
             f"Use alti, or {scores.method}:rollout=toolkit, which makes rows add up to 1."
         )
     return matrices / sums, facts
@@ -81,7 +83,8 @@ def membership(groups: Sequence[Sequence[int]], n: int) -> Array:
 def flow_of(
     layers: Array, query: int | Sequence[int], columns: Sequence[Sequence[int]], words: Sequence[Sequence[int]]
 ) -> Flow:
-    """The numbers of a flow picture; `columns` and `words` are the tokens of each. Of several positions, the average."""
+    """The numbers of a flow picture; `columns` and `words` are the tokens of each. Of several positions, the
+    average."""
     depth, n, _ = layers.shape
     by_column, by_word = membership(columns, n), membership(words, n)
     mean = (by_column / by_column.sum(0)).T  # [column token]

@@ -1,4 +1,5 @@
-"""The page "What flows where": from the words of the input, layer by layer, into the position that the answer is read from."""
+"""The page "What flows where": from the words of the input, layer by layer, into the position that the answer is read
+from."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def text_of(words: Sequence[Word]) -> str:
 def flow_results(
     model: Model, text: Text | Trace, *, method: str = "alti", query: int | str | None = None
 ) -> tuple[Map, HeadMaps]:
-    """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its heads."""
+    """What `write_flow` takes, from one pass: the map of a text with what the model predicts, and the attention of its
+    heads."""
     trace = text if isinstance(text, Trace) else model.trace(text)
     place = trace.query if query is None else find(trace.tokens, query)
     scores, heads = mix(trace, method), mix(trace, "attention", head="all")
@@ -116,10 +118,11 @@ def write_flow(
     megabytes: float = MEGABYTES,
     force: bool = False,
 ) -> Path:
-    """Write the page of a map (not rolled out). `heads`: attention of every head, `mix(trace, "attention", head="all")`.
+    """Write the page of a map (not rolled out). `heads`: attention of every head, `mix(trace, "attention",
+    head="all")`.
 
-    `query` is the position that the answer is read at: by default the map's own, else where the model predicts. A file that is
-    no page of mixlens is not overwritten, unless `force`."""
+    `query` is the position that the answer is read at: by default the map's own, else where the model predicts. A file
+    that is no page of mixlens is not overwritten, unless `force`."""
     place = Path(path)
     may_write(place, force=force)
     write(flow_page(scores, heads=heads, query=query, rollout=rollout, megabytes=megabytes), place)
@@ -200,8 +203,8 @@ def _about(picture: Picture) -> str:
 
 
 def answer_of(picture: Picture) -> list[tuple[str, bool]]:
-    """The answer as pieces of text, each with whether it is strong: the largest columns; of a long text its strongest words, too
-    (marks and the position itself are none)."""
+    """The answer as pieces of text, each with whether it is strong: the largest columns; of a long text its strongest
+    words, too (marks and the position itself are none)."""
     flow, groups, words = picture.flow, picture.groups, picture.words
     columns = [number for number, group in enumerate(groups) if group.kind == picture.unit]
     first = sorted(columns, key=lambda number: -flow.shares[0, number])[:NAMED]

@@ -115,7 +115,8 @@ def words_of(prediction: Prediction) -> list[str]:
 
 
 def explained_lines(info: Info) -> list[str]:
-    """What the scores are about: a generated token, a class or word, or a position; no line where a result is about none."""
+    """What the scores are about: a generated token, a class or word, or a position; no line where a result is about
+    none."""
     if "query_token" not in info:
         return []
     place = f"{shown(info['query_token'])} (position {info['query']})"
@@ -146,7 +147,8 @@ def are_shares(info: Info) -> bool:
 
 
 def in_percent(info: Info) -> bool:
-    """Is this a row of a map whose unit nobody can read (norms, products of norms)? Then it is shown in percent of the row."""
+    """Is this a row of a map whose unit nobody can read (norms, products of norms)? Then it is shown in percent of the
+    row."""
     return "distribution" in info and not shares_of_one(info)
 
 

@@ -63,9 +63,9 @@ def escaped(text: str) -> str:
 def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = False) -> str:
     r"""Tokens on a background as strong as their score; several attributions are a table with their methods.
 
-    What counts for the target is underlined, what counts against it has a dashed line. Needs \usepackage{xcolor}, for dashed
-    lines \usepackage[normalem]{ulem} and, for accented letters, \usepackage[T1]{fontenc}. Other letters are kept as they are:
-    a comment names those that only LuaLaTeX or XeLaTeX with a fitting font can set.
+    What counts for the target is underlined, what counts against it has a dashed line. Needs \usepackage{xcolor}, for
+    dashed lines \usepackage[normalem]{ulem} and, for accented letters, \usepackage[T1]{fontenc}. Other letters are kept
+    as they are: a comment names those that only LuaLaTeX or XeLaTeX with a fitting font can set.
     """
     every = [results] if isinstance(results, Attribution) else list(results)
     if not every or not all(isinstance(result, Attribution) for result in every):
@@ -94,8 +94,8 @@ def latex(results: Attribution | Sequence[Attribution], *, standalone: bool = Fa
 
 
 def _strip(result: Attribution) -> str:
-    r"""The tokens of an attribution as colour boxes; a token that continues a word touches the one before it: a line break is a
-    space to LaTeX, unless % hides it. \mbox keeps what is underlined in one piece."""
+    r"""The tokens of an attribution as colour boxes; a token that continues a word touches the one before it: a line
+    break is a space to LaTeX, unless % hides it. \mbox keeps what is underlined in one piece."""
     texts = pieces(result.tokens, words=result.info.get("unit") == "word")
     scores = result.scores.tolist()
     signed, least = bool((result.scores < 0).any()), MARKED * sum(map(abs, scores))

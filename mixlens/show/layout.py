@@ -47,7 +47,8 @@ def turned(text: str) -> str:
 
 
 def item_lines(items: Sequence[str], gap: str, width: int, *, first: str = "", style: str = "") -> Iterator[Text]:
-    """Items in lines, broken between them only; the line begins with `first`. An item that is wider than a line is folded."""
+    """Items in lines, broken between them only; the line begins with `first`. An item that is wider than a line is
+    folded."""
     from rich.text import Text
 
     line, between = first, ""

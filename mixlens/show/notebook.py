@@ -1,4 +1,5 @@
-"""What a notebook shows: a small page of its own in a shadow root, no network. Without scripts a plain table remains."""
+"""What a notebook shows: a small page of its own in a shadow root, no network. Without scripts a plain table
+remains."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ OUTPUT_SCRIPTS = (*BASE_SCRIPTS, "notebook.js")
 
 
 def without_script(result: Result) -> str:
-    """What is left where scripts do not run (a notebook that is not trusted): the tokens of an attribution on their colours, or
-    tables of the layers of a map, as many as are light enough."""
+    """What is left where scripts do not run (a notebook that is not trusted): the tokens of an attribution on their
+    colours, or tables of the layers of a map, as many as are light enough."""
     signed, tokens = is_signed(result), [escape(shown(token)) for token in result.tokens]
 
     def style(share: float) -> str:
@@ -76,16 +77,16 @@ def _prediction(result: Result) -> str | None:
 
 @cache
 def output_script(styles: tuple[str, ...], scripts: tuple[str, ...], start: str) -> tuple[str, str]:
-    """The script of every output of a kind, and the mark of the outputs it starts: those of this very version. `start` is the
-    function that fills an output."""
+    """The script of every output of a kind, and the mark of the outputs it starts: those of this very version. `start`
+    is the function that fills an output."""
     style = json.dumps(asset(*styles))
     mark = hashlib.sha256((asset(*scripts) + style).encode()).hexdigest()[:12]
     return script_of(*scripts, start=f'startOutputs("{mark}", {style}, {start});'), mark
 
 
 def output(data: Mapping[str, Any], fallback: str, script: str, mark: str) -> str:
-    """One output: its data, what is left without scripts, and the script. It has no ids and no globals: any number of them
-    stand side by side."""
+    """One output: its data, what is left without scripts, and the script. It has no ids and no globals: any number of
+    them stand side by side."""
     held = escape(json.dumps(plain(data)))
     script = f'<script type="text/javascript">{script}</script>'
     return f'<div data-mixlens="{mark}" data-result="{held}">{fallback}</div>{script}'

@@ -1,4 +1,5 @@
-"""Numbers as text for a page: rows in 32 or 16 bits, or the largest of each row, deflated, in base64. The page says how exact."""
+"""Numbers as text for a page: rows in 32 or 16 bits, or the largest of each row, deflated, in base64. The page says how
+exact."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ LEAST = {"float32": 2.0, "float16": 0.1}  # characters that a number takes, at t
 
 @dataclass(frozen=True)
 class Precision:
-    """How rows are held: in `float32`; in `float16`, as shares of the row's largest; or `top`, the `keep` largest of each row.
+    """How rows are held: in `float32`; in `float16`, as shares of the row's largest; or `top`, the `keep` largest of
+    each row.
 
-    Unless they are exact, each row comes with the sum of what it does not hold: numbers that are left out, and what rounding
-    took from the others."""
+    Unless they are exact, each row comes with the sum of what it does not hold: numbers that are left out, and what
+    rounding took from the others."""
 
     kind: str
     keep: int = 0

@@ -1,4 +1,5 @@
-"""One text on a page: its tokens, its prediction, where its numbers come from, and the maps and scores of every method."""
+"""One text on a page: its tokens, its prediction, where its numbers come from, and the maps and scores of every
+method."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ Info = Mapping[str, Any]
 
 
 def entry(results: Sequence[Result], *, room: int, more: Mapping[str, Any] | None = None) -> Entry:
-    """What the page knows of one text. The maps share the room, in one precision. A page is made to be passed on: a model that
-    lies in a folder is named by that folder alone. `more` are facts from elsewhere, such as the answer to why."""
+    """What the page knows of one text. The maps share the room, in one precision. A page is made to be passed on: a
+    model that lies in a folder is named by that folder alone. `more` are facts from elsewhere, such as the answer to
+    why."""
     results = [
         replace(one, info={**one.info, "model": folder_name(str(one.info["model"]))}) if "model" in one.info else one
         for one in results
@@ -88,8 +90,8 @@ def _predicts(results: Sequence[Result]) -> str:
 
 
 def _sheets(result: Result) -> dict[str, np.ndarray]:
-    """The maps to keep, each [layer x query, key]: the layers by themselves, and rolled out from the input, as far as there are
-    such maps. A row that sums to 0 cannot be rolled out."""
+    """The maps to keep, each [layer x query, key]: the layers by themselves, and rolled out from the input, as far as
+    there are such maps. A row that sums to 0 cannot be rolled out."""
     if isinstance(result, Attribution):
         return {}
     try:
@@ -182,8 +184,8 @@ def _method(result: Result, label: str) -> dict[str, Any]:
 
 
 def is_signed(result: Result) -> bool:
-    """Whether scores below zero have a meaning: as the result says; as its method does where an older version saved it; of
-    another's method by its scores."""
+    """Whether scores below zero have a meaning: as the result says; as its method does where an older version saved it;
+    of another's method by its scores."""
     signed = result.info.get("signed")
     if signed is None and (method := seek(result.method)) is not None:
         signed = method.is_signed(result.info.get("variant"), result.info.get("options") or {})

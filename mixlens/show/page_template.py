@@ -111,9 +111,9 @@ def filled_page(
 ) -> str:
     """The template with everything inside. Only our own style and script may run in it, by their hashes.
 
-    `title` is the question, the only h1; `subtitle` the small line above it; `crumb` says in the head of the page what kind of
-    page it is; `name` is the name of the browser's window, by default the title; `answer` a sentence that stands there without
-    scripts."""
+    `title` is the question, the only h1; `subtitle` the small line above it; `crumb` says in the head of the page what
+    kind of page it is; `name` is the name of the browser's window, by default the title; `answer` a sentence that
+    stands there without scripts."""
     style, script = style_and_script(kind)
     fields = {
         "policy": policy(kind),

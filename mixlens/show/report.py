@@ -1,4 +1,5 @@
-"""`report`: results, a model and texts, or a run to one HTML file. `gather`: several methods on one text, and the prediction."""
+"""`report`: results, a model and texts, or a run to one HTML file. `gather`: several methods on one text, and the
+prediction."""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ def _watched(trace: Trace, say: Callable[[float, str], None]) -> Trace:
 
 
 def _groups(requests: Sequence[MethodRequest]) -> list[list[int]]:
-    """The numbers of requests that are answered at once: maps with the same variant and options, and each attribution."""
+    """The numbers of requests that are answered at once: maps with the same variant and options, and each
+    attribution."""
     groups: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
         groups.setdefault(request.call_key if request.is_map else f"{number}", []).append(number)
@@ -152,7 +154,8 @@ def steps_of(methods: str | Sequence[str] = METHODS) -> list[str]:
 def _refuse_target(requests: Sequence[MethodRequest], target: TargetName, foil: str | int | None) -> None:
     if (target, foil) != ("predicted", None) and not any(request.class_specific for request in requests):
         raise InputError(
-            "a target goes with a method that explains a prediction, such as attcat; maps explain a position: give query=."
+            "a target goes with a method that explains a prediction, such as attcat; "
+            "maps explain a position: give query=."
         )
 
 
@@ -167,8 +170,8 @@ def checked(methods: str | Sequence[str]) -> list[str]:
 
 
 def _place_read(trace: Trace, query: int | str | None) -> int:
-    """The position the page begins with: with several masks and no query the first, as the prediction is. Digits that are no
-    token of the text are an index."""
+    """The position the page begins with: with several masks and no query the first, as the prediction is. Digits that
+    are no token of the text are an index."""
     if query is None:
         return trace.predicts[0] if trace.model.task == "masked-lm" and trace.predicts else trace.query
     try:
@@ -196,14 +199,14 @@ def report(
     megabytes: float = MEGABYTES,
     force: bool = False,
 ) -> Path:
-    """Write one HTML file that shows results: a Map, an Attribution, a list of them, a Generation, a model with `texts` and
-    `methods`, or a whole run (a `Run`, or its folder), finished or not.
+    """Write one HTML file that shows results: a Map, an Attribution, a list of them, a Generation, a model with `texts`
+    and `methods`, or a whole run (a `Run`, or its folder), finished or not.
 
-    The file opens from disk and needs no network. It takes at most `megabytes` for each text, or for a run: where not every
-    number fits, maps are held less finely or left out, and the page says how. A file that is no report is not overwritten,
-    unless `force`. A model's page opens on the answer to why; `preset` says what it is for: "why" (the answer alone, no maps),
-    "flow" (what flows where) or "methods" (all methods beside each other). Of a run, `label` is the carried column to compare
-    predictions with, `examples` about how many rows it shows.
+    The file opens from disk and needs no network. It takes at most `megabytes` for each text, or for a run: where not
+    every number fits, maps are held less finely or left out, and the page says how. A file that is no report is not
+    overwritten, unless `force`. A model's page opens on the answer to why; `preset` says what it is for: "why" (the
+    answer alone, no maps), "flow" (what flows where) or "methods" (all methods beside each other). Of a run, `label` is
+    the carried column to compare predictions with, `examples` about how many rows it shows.
     """
     place, room = path_of(path), room_of(megabytes)
     may_write(place, force=force)
@@ -263,8 +266,8 @@ def _several(what: Any) -> list[Result]:
 def _page_of_model(
     model: Model, texts: Sequence[Any], choices: Mapping[str, Any], *, preset: str | None, title: str | None, room: int
 ) -> str:
-    """The page of a model on texts: of what flows where, of one text, the first map of the methods and the heads; else the answer
-    and the results of the methods. Maps are shown where there is no answer, with why there is none."""
+    """The page of a model on texts: of what flows where, of one text, the first map of the methods and the heads; else
+    the answer and the results of the methods. Maps are shown where there is no answer, with why there is none."""
     usual = METHODS if preset is None else PRESET_METHODS[preset]
     methods = usual if choices["methods"] is None else checked(choices["methods"])
     if preset == "flow" and len(texts) == 1:
@@ -290,7 +293,8 @@ def _page_of_model(
 
 
 def compared(model: Model, tokens: int) -> list[str] | None:
-    """The methods that an answer is compared with: of a long text without those that run the model once for each word."""
+    """The methods that an answer is compared with: of a long text without those that run the model once for each
+    word."""
     if tokens <= LONG_TEXT or model.task not in CHOICES:
         return None
     return [name for name in methods_for(model) if parse_method(name).name not in ONCE_A_WORD]

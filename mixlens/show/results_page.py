@@ -1,4 +1,5 @@
-"""A page from results: one HTML file with its style, its script and its numbers inside. Needs no network and no server."""
+"""A page from results: one HTML file with its style, its script and its numbers inside. Needs no network and no
+server."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def page(
 def page_of_texts(
     told: Sequence[Told], *, title: str | None = None, room: int = 2_000_000, preset: str | None = None
 ) -> str:
-    """The whole page as one string. It opens on the answer of its first text; `preset` is what the explorer shows first."""
+    """The whole page as one string. It opens on the answer of its first text; `preset` is what the explorer shows
+    first."""
     every = _labelled([_entry(one, room=room - page_room()) for one in told])
     first = every[0]
     question = title or first["question"]
@@ -85,8 +87,8 @@ def page_room() -> int:
 
 
 def _labelled(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries as a list calls them. Texts that begin alike are listed with their ends; where these are alike too, with a
-    number; all with their model where there are several."""
+    """The entries as a list calls them. Texts that begin alike are listed with their ends; where these are alike too,
+    with a number; all with their model where there are several."""
     begins = [one["label"] for one in entries]
     names = numbered(
         [

@@ -1,4 +1,5 @@
-"""The page of a corpus run: what `corpus.overview` counted, as one HTML file. Template, style and coding are a report's."""
+"""The page of a corpus run: what `corpus.overview` counted, as one HTML file. Template, style and coding are a
+report's."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ Facts = dict[str, Any]
 
 
 def page(facts: Overview, *, maps: Maps | None = None, title: str | None = None, room: int = 2_000_000) -> str:
-    """The whole page as one string of at most `room` bytes. `maps` gives the kept maps of some rows, where a run has them."""
+    """The whole page as one string of at most `room` bytes. `maps` gives the kept maps of some rows, where a run has
+    them."""
     model, source = _named(facts)
     name = title or f"{model} on {source}"
     subtitle = f"Run over {facts.rows:,} rows of {source} · {model} · {counted(len(facts.methods), 'method')}"
@@ -109,7 +111,8 @@ def _first_that_fit(sizes: Iterable[tuple[int, float]], room: float) -> list[int
 
 
 def page_data(facts: Overview) -> Facts:
-    """Everything on the page but the examples: classes, labels, methods, agreement, lengths, times, and where they come from."""
+    """Everything on the page but the examples: classes, labels, methods, agreement, lengths, times, and where they come
+    from."""
     methods, signed = facts.methods, [method in facts.signed for method in facts.methods]
     total = sum(length * count for length, count in facts.lengths.items())
     return {
@@ -129,8 +132,8 @@ def page_data(facts: Overview) -> Facts:
         "agreement": _agreement(methods, facts.agreement),
         "names": list(map(_researcher_name, methods)),
         "isSigned": signed,
-        # The method that the words of a page are by: the first that says for and against, else the first. It is named before
-        # the run, so that it is not chosen by what it turned.
+        # The method that the words of a page are by: the first that says for and against, else the first. It is named
+        # before the run, so that it is not chosen by what it turned.
         "lead": next((number for number, one in enumerate(signed) if one), 0) if methods else None,
         "special": [None if mean is None else mean.value for mean in map(facts.special.get, methods)],
         **_removal(facts),
@@ -229,8 +232,8 @@ def _labels(judged: Judged) -> Facts:
 
 
 def _removal(facts: Overview) -> Facts:
-    """What turned without words, the method first whose words turn most (None where no row was checked); and in how many rows
-    scores miss their sum (None where no method names one)."""
+    """What turned without words, the method first whose words turn most (None where no row was checked); and in how
+    many rows scores miss their sum (None where no method names one)."""
     counts = facts.removal
     found: Facts = {"removal": None, "completeness": None}
     if counts is None:
@@ -314,7 +317,8 @@ def _about(facts: Overview) -> list[list[str]]:
 
 
 def _example(sample: Sampled) -> Facts:
-    """What the page knows of one row; its check is what was left without words, by method and of each draw, and gaps by method."""
+    """What the page knows of one row; its check is what was left without words, by method and of each draw, and gaps by
+    method."""
     check = sample.check
     return {
         "row": sample.row,
@@ -353,8 +357,8 @@ def _example(sample: Sampled) -> Facts:
 
 
 def _maps_within(examples: Sequence[Sampled], maps: Maps, room: int) -> dict[int, list[Facts]]:
-    """The maps of as many examples as there is room for, by row, those that come first before others. A row that cannot be held
-    (a score is not finite, as after an overflow of float16) has none."""
+    """The maps of as many examples as there is room for, by row, those that come first before others. A row that cannot
+    be held (a score is not finite, as after an overflow of float16) has none."""
     layers = sum(len(scores.scores) for sample in examples[:1] for _, scores in maps([sample.row]))
     whole = [sample for sample in examples if not sample.left_out]
     guesses = ((sample.row, layers * len(sample.tokens) ** 2 * 1.6) for sample in whole)

@@ -28,8 +28,8 @@ def aligned(rows: Rows) -> list[str]:
 
 
 def listed(rows: Rows, width: int) -> list[str]:
-    """Rows of cells in columns. Where they are wider than the terminal, each row becomes its first cell that is not empty and,
-    below and to the right, all others, wrapped between words: nothing is cut off."""
+    """Rows of cells in columns. Where they are wider than the terminal, each row becomes its first cell that is not
+    empty and, below and to the right, all others, wrapped between words: nothing is cut off."""
     lines = aligned(rows)
     if max(map(len, lines)) <= width:
         return [line.rstrip() for line in lines]
@@ -41,14 +41,14 @@ def listed(rows: Rows, width: int) -> list[str]:
 
 
 def fitted(text: str, width: int) -> str:
-    """A text whose lines fit the terminal. A longer line is wrapped between its cells, else between words, and goes on to the
-    right of its beginning; a word alone, as a path, is not broken."""
+    """A text whose lines fit the terminal. A longer line is wrapped between its cells, else between words, and goes on
+    to the right of its beginning; a word alone, as a path, is not broken."""
     return "\n".join(line for whole in text.split("\n") for line in _wrapped_line(whole, width))
 
 
 def _wrapped_line(line: str, width: int) -> list[str]:
-    """One line, broken between cells, and where a cell is too long for a line between its words. What follows stands under the
-    second cell; four columns to the right of the first where there is no other, or one far off."""
+    """One line, broken between cells, and where a cell is too long for a line between its words. What follows stands
+    under the second cell; four columns to the right of the first where there is no other, or one far off."""
     if len(line) <= width:
         return [line]
     begin = len(line) - len(line.lstrip(" "))

@@ -131,8 +131,8 @@ def _largest(tokens: Sequence[str], scores: Scores, in_percent: bool, width: int
 
 
 def heads_view(result: HeadMaps, *, layer: int = -1) -> RenderableType:
-    """One line for each head of a layer, counted from 1: what it does most, with its share, and the two words it brings together
-    most."""
+    """One line for each head of a layer, counted from 1: what it does most, with its share, and the two words it brings
+    together most."""
     from rich.console import Group
 
     one = result.layer(layer)
@@ -158,8 +158,8 @@ def heads_view(result: HeadMaps, *, layer: int = -1) -> RenderableType:
 
 
 def largest_pairs(result: HeadMaps) -> list[tuple[str, str, float] | None]:
-    """Of each head of one layer the two different words with the largest share of a row: who took, from whom, how much of its row;
-    None where there are no two."""
+    """Of each head of one layer the two different words with the largest share of a row: who took, from whom, how much
+    of its row; None where there are no two."""
     words = words_in(result)
     rows = grouped(
         result.scores[0].double().abs(), tuple((word.text, word.tokens) for word in words), len(result.tokens)
@@ -185,8 +185,8 @@ def compare_view(
     layers: bool = False,
     top: int | None = None,
 ) -> RenderableType:
-    """Several methods under one sentence, or with `layers` one method layer by layer: a strip each; without colours one table of
-    numbers, of a long text those of the tokens with the largest shares alone, unless `top` is 0."""
+    """Several methods under one sentence, or with `layers` one method layer by layer: a strip each; without colours one
+    table of numbers, of a long text those of the tokens with the largest shares alone, unless `top` is 0."""
     from rich.console import Group
 
     if not results:

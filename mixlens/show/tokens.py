@@ -1,4 +1,5 @@
-"""Tokens as a reader wants them: without a tokenizer's marks, with nothing hidden in them, and which of them belong together."""
+"""Tokens as a reader wants them: without a tokenizer's marks, with nothing hidden in them, and which of them belong
+together."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ ADDED = re.compile(r"\[[A-Z]+\d*\]|<[^<>]+>")  # [CLS], <s>: no part of the text
 
 
 def shown(token: str) -> str:
-    """A token as a reader wants it, on one line: without the marks of the beginning of a word (a visible space where nothing else
-    is left), control and zero-width characters made visible."""
+    """A token as a reader wants it, on one line: without the marks of the beginning of a word (a visible space where
+    nothing else is left), control and zero-width characters made visible."""
     for mark in STARTS:
         token = token.removeprefix(mark) or "␣"
     text = printable(token.replace("Ċ", "⏎").removesuffix("</w>")) or "␣"
@@ -26,7 +27,8 @@ def shown(token: str) -> str:
 
 
 def glued(tokens: Sequence[str]) -> list[bool]:
-    """Does a token go on with the word before it? By "##", or by the missing mark of those tokenizers that mark new words."""
+    """Does a token go on with the word before it? By "##", or by the missing mark of those tokenizers that mark new
+    words."""
     marked = any(token.startswith(STARTS) for token in tokens)
     found = [False] * min(1, len(tokens))
     for before, token in pairwise(tokens):
@@ -36,8 +38,8 @@ def glued(tokens: Sequence[str]) -> list[bool]:
 
 
 def pieces(tokens: Sequence[str], *, words: bool = False) -> list[tuple[str, bool]]:
-    """Each token as it stands in a sentence, and whether it is glued to the one before. Whole words never are; the mark of a
-    continuation stays where a token is nothing else."""
+    """Each token as it stands in a sentence, and whether it is glued to the one before. Whole words never are; the mark
+    of a continuation stays where a token is nothing else."""
     if words:
         return [(shown(token), False) for token in tokens]
     return [

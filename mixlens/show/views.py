@@ -25,7 +25,8 @@ FEW = 15  # scores that are shown of a long text
 
 @dataclass(frozen=True)
 class View:
-    """A picture for rich. `lay(width, colours)` gives its lines once the terminal is known: 0, 16 or 256 colours (or more)."""
+    """A picture for rich. `lay(width, colours)` gives its lines once the terminal is known: 0, 16 or 256 colours (or
+    more)."""
 
     lay: Callable[[int, int], Iterable[Text]]
 
@@ -52,7 +53,8 @@ def separated(blocks: Iterable[Iterable[Text]]) -> Iterator[Text]:
 
 
 def strip(tokens: Sequence[str], scores: Sequence[float], colours: int, *, words: bool) -> Text:
-    """Tokens (or whole `words`) on a background as strong as their score. Pieces that continue a word stay attached to it."""
+    """Tokens (or whole `words`) on a background as strong as their score. Pieces that continue a word stay attached to
+    it."""
     from rich.text import Text
 
     line = Text()
@@ -69,8 +71,8 @@ def strip(tokens: Sequence[str], scores: Sequence[float], colours: int, *, words
 def bars(
     tokens: Sequence[str], scores: Sequence[float], *, top: int | None, number: Callable[[float], str]
 ) -> RenderableType:
-    """One row per token: score (as `number` writes it) and bar, in the order of the text; or the largest `top` of them, largest
-    first. Of a long text the largest alone, unless `top` is 0."""
+    """One row per token: score (as `number` writes it) and bar, in the order of the text; or the largest `top` of them,
+    largest first. Of a long text the largest alone, unless `top` is 0."""
     count, scaled = count_of(top, len(tokens), MANY), shares(scores)
     places = largest_first(scores)[:count] if count < len(tokens) else range(len(tokens))
     labels, numbers = (

@@ -1,7 +1,7 @@
 """Map, Attribution, curves -> pictures for papers: heat strips, bars, heat maps, methods side by side, curves.
 
-Text stays text, the colours are those of every other picture, and the same value gives the same bytes. A figure neither reads
-nor changes the global state of matplotlib, so figures can be made without a display and in several threads.
+Text stays text, the colours are those of every other picture, and the same value gives the same bytes. A figure neither
+reads nor changes the global state of matplotlib, so figures can be made without a display and in several threads.
 """
 
 from __future__ import annotations

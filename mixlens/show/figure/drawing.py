@@ -1,4 +1,5 @@
-"""`plot`: a Map, an Attribution or several of one kind -> a Picture. What does not fit is refused before anything is drawn."""
+"""`plot`: a Map, an Attribution or several of one kind -> a Picture. What does not fit is refused before anything is
+drawn."""
 
 from __future__ import annotations
 
@@ -66,13 +67,13 @@ def plot(
 
     Attribution: "strip" (default), "bars" (`top=10`: the largest). Map: "matrix" of one `layer` (default, the last),
     "layers" (rows layers, columns tokens, for one `query`), "grid" of all layers, "flow" through all layers into one
-    `query` (follows the `top` strongest words; `rollout` names another convention). HeadMaps: "heads" of one `layer` (the
-    last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix", "layers". A
-    Generation is drawn as "words", "sentences" (of the prompt) or "left_out" (what leaving out each word does).
-    One matrix has words as rows and columns, sentences where words have no room; `pieces=True` draws the pieces of words.
-    `width` is "single" (84 mm), "double" (174 mm) or inches; `scale` is "own" (each row, or each matrix, by its own
-    largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With `ax` it is
-    drawn there and the Axes are given back; `save` writes it to a file, too.
+    `query` (follows the `top` strongest words; `rollout` names another convention). HeadMaps: "heads" of one `layer`
+    (the last), each named by what it does most. Several attributions: "rows", "strip"; several maps: "matrix",
+    "layers". A Generation is drawn as "words", "sentences" (of the prompt) or "left_out" (what leaving out each word
+    does). One matrix has words as rows and columns, sentences where words have no room; `pieces=True` draws the pieces
+    of words. `width` is "single" (84 mm), "double" (174 mm) or inches; `scale` is "own" (each row, or each matrix, by
+    its own largest score) or "all"; `numbers=True` writes scores into cells; `vmax` sets the end of the colours. With
+    `ax` it is drawn there and the Axes are given back; `save` writes it to a file, too.
     """
     choices: dict[str, Any] = {"layer": layer, "query": query, "numbers": numbers, "top": top, "scale": scale}
     choices |= {"pieces": pieces, "rollout": rollout}
@@ -133,8 +134,8 @@ def _several(results: Any) -> list[Result]:
 
 
 def _refuse_results(results: Sequence[Result], labels: Sequence[str] | None) -> None:
-    """Refuse results that cannot be drawn, and labels that are too few or too many. Scores are [token], [layer token token] or
-    [layer head token token]."""
+    """Refuse results that cannot be drawn, and labels that are too few or too many. Scores are [token], [layer token
+    token] or [layer head token token]."""
     for result in results:
         n, shape = len(result.tokens), tuple(result.scores.shape)
         if not n:

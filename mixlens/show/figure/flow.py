@@ -1,7 +1,8 @@
-"""The flow of a map as a paper figure: bands from the words (below) through the layers into the position that is read (above).
+"""The flow of a map as a paper figure: bands from the words (below) through the layers into the position that is read
+(above).
 
-The numbers are those of the flow page (`flow_numbers`): the width of a band is the share of the answer that passes, every level
-adds up to 100 %, and what came from the columns that are followed is violet.
+The numbers are those of the flow page (`flow_numbers`): the width of a band is the share of the answer that passes,
+every level adds up to 100 %, and what came from the columns that are followed is violet.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ STEPS = [Outline.MOVETO, *[Outline.CURVE4] * 3, Outline.LINETO, *[Outline.CURVE4
 
 
 def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
-    """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed, without
-    `top` the strongest alone."""
+    """The flow through all layers of one map into the position of `query`; the `top` strongest columns are followed,
+    without `top` the strongest alone."""
     scores = results[0]
     left = GAP + text_width(f"layer {len(scores.scores)}", AXES) + 0.08  # the names of the levels
     most = int((options.width - left - GAP) / LEAST) - 3  # the position itself and the marks
@@ -152,8 +153,8 @@ class Plan:
 
 
 def _draw_bands(axes: Axes, plan: Plan) -> None:
-    """All bands in grey, the widest last, then the followed parts of them. Bands that are equally wide but for rounding keep
-    their order: a picture is the same on every processor."""
+    """All bands in grey, the widest last, then the followed parts of them. Bands that are equally wide but for rounding
+    keep their order: a picture is the same on every processor."""
     drawn = plan.numbers.flow.bands
     own = drawn.parts[:, list(plan.followed)].sum(1) * plan.scale
     wide = drawn.share * plan.scale
@@ -171,8 +172,8 @@ def _draw_bands(axes: Axes, plan: Plan) -> None:
 
 
 def _stacked(plan: Plan, levels: Any, columns: Any, far_levels: Any, far_columns: Any) -> list[float]:
-    """The left edge of each band at one of its ends; those that end at one place lie side by side, in the order of where they
-    come from."""
+    """The left edge of each band at one of its ends; those that end at one place lie side by side, in the order of
+    where they come from."""
     shares, placed = plan.numbers.flow.bands.share, [0.0] * len(levels)
     for level, column in sorted(set(zip(levels.tolist(), columns.tolist(), strict=True))):
         here = np.flatnonzero((levels == level) & (columns == column))
@@ -184,7 +185,8 @@ def _stacked(plan: Plan, levels: Any, columns: Any, far_levels: Any, far_columns
 
 
 def _draw_levels(axes: Axes, plan: Plan) -> None:
-    """What each column holds of the answer after a layer, as a bar; violet where most of it came from the followed columns."""
+    """What each column holds of the answer after a layer, as a bar; violet where most of it came from the followed
+    columns."""
     flow = plan.numbers.flow
     for level in range(plan.layers + 1):
         name, height = f"layer {level}" if level else "input", plan.level(level)
@@ -224,7 +226,8 @@ def _write_labels(axes: Axes, plan: Plan, labels: Sequence[str]) -> None:
 
 
 def _notes(plan: Plan, whole: str) -> list[Note]:
-    """The legend: hues, a sample of a width, and what is left out. A quote that was opened is closed where a name is cut."""
+    """The legend: hues, a sample of a width, and what is left out. A quote that was opened is closed where a name is
+    cut."""
     flow, groups, unit = plan.numbers.flow, plan.numbers.groups, plan.numbers.unit
     names = []
     for title in (printable(groups[place].title) for place in plan.followed):

@@ -1,5 +1,5 @@
-"""Heat maps: methods by tokens, one layer, layers by tokens, all layers, heads; as panels beside and below each other with one
-colour scale, labelled at the left and at the bottom."""
+"""Heat maps: methods by tokens, one layer, layers by tokens, all layers, heads; as panels beside and below each other
+with one colour scale, labelled at the left and at the bottom."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ Panel = tuple[NDArray[np.float64], str]  # numbers [row column], and what stands
 
 
 def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
-    """Methods as rows, tokens as columns: methods with scores below 0 first, a line between them and the others. Results of one
-    method stay in their order: they are layers, or targets, whose scores happen to have no minus."""
+    """Methods as rows, tokens as columns: methods with scores below 0 first, a line between them and the others.
+    Results of one method stay in their order: they are layers, or targets, whose scores happen to have no minus."""
     scale, split, order = options.scale or "own", None, list(range(len(results)))
     signed = [bool((result.scores < 0).any()) for result in results]
     one_method = len({result.method for result in results}) == 1
@@ -78,8 +78,8 @@ def draw_rows(results: Sequence[Result], names: Sequence[str], options: Options)
 
 
 def draw_matrices(results: Sequence[Any], names: Sequence[str], options: Options) -> Any:
-    """One layer of each map: what each position (row) took from each token (column). One alone on a page of its own has words as
-    rows and columns, where words are known."""
+    """One layer of each map: what each position (row) took from each token (column). One alone on a page of its own has
+    words as rows and columns, where words are known."""
     layer = _checked_layer(options.layer, results)
     places = [f"layer {layer % len(result.scores) + 1}" for result in results]
     if len(results) == 1:
@@ -139,7 +139,8 @@ def _head(result: Result, name: str, *more: str) -> str:
 
 
 def _checked_layer(layer: Any, results: Sequence[Result]) -> int:
-    """The layer, by default the last; one that a map does not have is refused: the message names those of the first map."""
+    """The layer, by default the last; one that a map does not have is refused: the message names those of the first
+    map."""
     layer = -1 if layer is None else layer
     first, least = len(results[0].scores), min(len(result.scores) for result in results)
     if isinstance(layer, bool) or not isinstance(layer, int) or not -least <= layer < least:
@@ -258,8 +259,9 @@ def _draw(
     row_name: str = QUERIES,
     split: int | None = None,
 ) -> Any:
-    """The panels on a new page, or the one panel on the user's axes. `scale`: whether values were divided by the largest ("own").
-    Without `rows` the rows are the tokens. From row `split` on, scores have no sign: they have colours of their own."""
+    """The panels on a new page, or the one panel on the user's axes. `scale`: whether values were divided by the
+    largest ("own"). Without `rows` the rows are the tokens. From row `split` on, scores have no sign: they have colours
+    of their own."""
     columns, square = [shown(token) for token in results[0].tokens], rows is None
     values = [array for array, _ in panels]
     end = None
@@ -325,8 +327,8 @@ def _on_axes(sheet: Sheet, axes: Axes, options: Options, title: str) -> Any:
 def _draw_panel(
     axes: Axes, sheet: Sheet, values: NDArray[np.float64], wide: float, high: float, numbers: bool | None
 ) -> None:
-    """The cells of one heat map, `wide` and `high` in inches; with `numbers` the scores in them, else those against hatched. White
-    lines between rows that are no tokens, and a dark one above those without signs."""
+    """The cells of one heat map, `wide` and `high` in inches; with `numbers` the scores in them, else those against
+    hatched. White lines between rows that are no tokens, and a dark one above those without signs."""
     style: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
     axes.imshow(values, cmap=sheet.colours.cmap, norm=sheet.colours.norm, **style)
     if sheet.second is not None:

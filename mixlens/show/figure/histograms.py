@@ -29,8 +29,9 @@ def histogram_rows(
     font: str | Sequence[str] | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Picture:
-    """Columns of `counts` between `edges`, a row for each name in the order given. `values`: what stands at the right of a row,
-    called `value_name`; `grey`: the row to compare with. The counts of the two outer columns are written on them."""
+    """Columns of `counts` between `edges`, a row for each name in the order given. `values`: what stands at the right
+    of a row, called `value_name`; `grey`: the row to compare with. The counts of the two outer columns are written on
+    them."""
     if not counts:
         raise InputError("there is nothing to draw: no rows were given.")
     for name, row in counts.items():

@@ -153,7 +153,8 @@ def write_head(axes: Axes, text: str, *, size: float = SIZE, **options: Any) -> 
 
 
 def axes_at(page: Figure, left: float, top: float, wide: float, high: float, *, inches: bool = False) -> Axes:
-    """New axes, by inches from the left and from the top of the page; `inches`: its units, downwards, with nothing around it."""
+    """New axes, by inches from the left and from the top of the page; `inches`: its units, downwards, with nothing
+    around it."""
     width, height = page.get_size_inches()
     axes = page.add_axes((left / width, 1 - (top + high) / height, wide / width, high / height))
     if inches:
@@ -169,6 +170,7 @@ def size_of(axes: Axes) -> tuple[float, float]:
 
 
 def thinned(pitch: float) -> tuple[float, int]:
-    """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not touch."""
+    """The font size of labels that are `pitch` inches apart, and how many rows share one label so that labels do not
+    touch."""
     size = next((size for size in (SIZE, AXES, SMALL) if size * 1.15 / 72 <= pitch), SMALL)
     return size, max(1, math.ceil(SMALL * 1.15 / 72 / pitch))

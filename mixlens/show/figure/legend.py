@@ -1,4 +1,5 @@
-"""What explains a figure: the colours of scores and their bar, numbers in cells, notes with swatches, brackets of columns."""
+"""What explains a figure: the colours of scores and their bar, numbers in cells, notes with swatches, brackets of
+columns."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ ARM = 0.035  # inches of a bracket's arm
 
 
 class Colours(NamedTuple):
-    """Violet from 0 up; as soon as one score is negative (`signed`) orange against and blue for, with white at 0. `text`: the
-    lighter end of each hue, behind text; `percent`: scores are shares; `target`: what scores speak for; `beyond`: some scores
-    are larger than the end."""
+    """Violet from 0 up; as soon as one score is negative (`signed`) orange against and blue for, with white at 0.
+    `text`: the lighter end of each hue, behind text; `percent`: scores are shares; `target`: what scores speak for;
+    `beyond`: some scores are larger than the end."""
 
     cmap: ListedColormap
     norm: Normalize
@@ -160,8 +161,9 @@ def write_numbers(
     *,
     middles: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> None:
-    """The scores in cells of so many inches: whole percents of shares, a dot where one is under a half; of others two digits,
-    without the zero before the point. `middles` of columns and of rows: else their numbers. Small cells are refused."""
+    """The scores in cells of so many inches: whole percents of shares, a dot where one is under a half; of others two
+    digits, without the zero before the point. `middles` of columns and of rows: else their numbers. Small cells are
+    refused."""
     texts = []
     for value in map(float, values.flat):
         text = f"{value:.2f}" if abs(value) < 100 else f"{value:.2g}"
@@ -185,8 +187,8 @@ def write_numbers(
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence, with a swatch of this colour and width in inches before it where there is one. A line that continues a
-    sentence is indented by as many inches as its swatch takes."""
+    """A sentence, with a swatch of this colour and width in inches before it where there is one. A line that continues
+    a sentence is indented by as many inches as its swatch takes."""
 
     text: str
     colour: str = ""
@@ -242,7 +244,8 @@ def write_notes(page: Figure, rows: Sequence[Sequence[Note]], left: float, top: 
 
 @dataclass(frozen=True)
 class Bracket:
-    """The columns from `start` up to, not including, `stop`, and what they are: of one text of a pair, or of one word."""
+    """The columns from `start` up to, not including, `stop`, and what they are: of one text of a pair, or of one
+    word."""
 
     start: int
     stop: int
@@ -259,7 +262,8 @@ def source_brackets(words: Sequence[Word]) -> list[Bracket]:
 
 
 def across(axes: Axes, start: float, stop: float, at: float, name: str, *, upward: bool) -> None:
-    """A lying bracket at a height of axes in inches (downwards); its arms point up or down, its name is on the other side."""
+    """A lying bracket at a height of axes in inches (downwards); its arms point up or down, its name is on the other
+    side."""
     arm = -ARM if upward else ARM
     axes.add_line(Line2D([start, start, stop, stop], [at + arm, at, at, at + arm], color=LIGHT["edge"], linewidth=0.6))
     if name:

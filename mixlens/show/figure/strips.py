@@ -55,7 +55,8 @@ class Token(NamedTuple):
 
 
 def draw_strips(results: Sequence[Result], names: Sequence[str], options: Options) -> Any:
-    """One strip below the other, each with its own colours and a head; or one strip on the user's axes, in a font that fits."""
+    """One strip below the other, each with its own colours and a head; or one strip on the user's axes, in a font that
+    fits."""
     every = [result for result in results if isinstance(result, Attribution)]
     colours = [
         colours_of([array_of(one)], options.vmax, text=True, percent=is_share(one), target=target_of([one]))
@@ -103,8 +104,8 @@ def _height(tokens: Sequence[Token], size: float, *, valued: bool) -> float:
 
 
 def _placed(result: Attribution, colours: Colours, room: float, size: float, *, valued: bool) -> list[Token]:
-    """Where each token stands, in lines no wider than the room; a word stays on one line if it can. A text that is wider than
-    the room is cut; a token is as wide as the value below it."""
+    """Where each token stands, in lines no wider than the room; a word stays on one line if it can. A text that is
+    wider than the room is cut; a token is as wide as the value below it."""
     scores, pad = list(map(float, array_of(result))), PAD * size / 72
     least = MARKED * sum(map(abs, scores))
     texts = [(cut(text, size, room - 2 * pad), goes_on) for text, goes_on in pieces(result.tokens)]
@@ -128,8 +129,8 @@ def _placed(result: Attribution, colours: Colours, room: float, size: float, *, 
 
 
 def _draw(axes: Axes, tokens: Sequence[Token], colours: Colours, room: float, size: float, *, valued: bool) -> None:
-    """Tokens on a background as strong as their score; the strong ones with a line (dashed against) and, `valued`, their number
-    below. The axes are in inches."""
+    """Tokens on a background as strong as their score; the strong ones with a line (dashed against) and, `valued`,
+    their number below. The axes are in inches."""
     high, pitch = HIGH * size / 72, (VALUED if valued else PITCH) * size / 72
     for place, token in enumerate(tokens):
         top, hue = token.line * pitch, hue_of(token.score, signed=colours.signed)

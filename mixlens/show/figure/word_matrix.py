@@ -1,8 +1,8 @@
 """A map of one layer as a paper figure with words as rows and columns: rows took, columns gave.
 
-Pieces of a word are summed where they gave and averaged where they took, as `Map.by_word` does; words that have no room side by
-side are grouped in the same way, by sentences. Special tokens are narrow hatched columns outside the scale, the answer's row is
-framed, brackets group the two texts of a pair, or the pieces of a word where `pieces` are drawn.
+Pieces of a word are summed where they gave and averaged where they took, as `Map.by_word` does; words that have no room
+side by side are grouped in the same way, by sentences. Special tokens are narrow hatched columns outside the scale, the
+answer's row is framed, brackets group the two texts of a pair, or the pieces of a word where `pieces` are drawn.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def pieces_as_units(scores: Map, words: Sequence[Word], place: int) -> Units:
 
 
 def _units(scores: Map, width: float, pieces: bool) -> Units:
-    """The rows and columns: pieces, words where all have room, with nothing to spare (special tokens are narrow, a pair has
-    brackets), else fewer groups of them, because the text of a group stands beside its row."""
+    """The rows and columns: pieces, words where all have room, with nothing to spare (special tokens are narrow, a pair
+    has brackets), else fewer groups of them, because the text of a group stands beside its row."""
     words, place = words_in(scores), query_of([scores])
     if pieces:
         return pieces_as_units(scores, words, place)
@@ -159,7 +159,8 @@ def _longest_text(width: float) -> float:
 
 @dataclass(frozen=True)
 class Table:
-    """What is drawn, and where: `x`, `y` are the edges of columns and rows, in inches from the upper left corner of the page."""
+    """What is drawn, and where: `x`, `y` are the edges of columns and rows, in inches from the upper left corner of the
+    page."""
 
     rows: Units
     values: NDArray[np.float64]  # [row column]: summed over what gave, averaged over what took
@@ -258,7 +259,8 @@ def _notes(scores: Map, table: Table, room: float) -> list[Note]:
 
 
 def _draw_cells(axes: Axes, table: Table, cell: float, row: float) -> None:
-    """The cells with their numbers, or hatched where they are against; special tokens apart; the answer's row in a frame."""
+    """The cells with their numbers, or hatched where they are against; special tokens apart; the answer's row in a
+    frame."""
     x, y, colours = table.x, table.y, table.colours
     style: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm, "edgecolor": "white", "linewidth": 0.4}
     axes.pcolormesh(x, y, table.values, **style)

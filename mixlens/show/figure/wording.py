@@ -23,8 +23,8 @@ def array_of(result: Result) -> NDArray[np.float64]:
 
 
 def names_of(results: Sequence[Result]) -> list[str]:
-    """The methods of the results; where methods repeat, the methods (unless all are of one) with the first fact that tells the
-    results apart: a layer after which a map ends is counted from 1."""
+    """The methods of the results; where methods repeat, the methods (unless all are of one) with the first fact that
+    tells the results apart: a layer after which a map ends is counted from 1."""
     methods = [result.method for result in results]
     if len(set(methods)) == len(methods):
         return methods
@@ -49,8 +49,8 @@ def target_of(results: Sequence[Result]) -> str:
 
 
 def title_of(result: Result, *more: str, method: bool = True) -> str:
-    """The title of a result: method, variant, rollout, layer (where these are not the usual ones), target or position, and
-    `more`. A convention that is called as the method is its own."""
+    """The title of a result: method, variant, rollout, layer (where these are not the usual ones), target or position,
+    and `more`. A convention that is called as the method is its own."""
     info, of_row = result.info, isinstance(result, Attribution)
     rollout, rolled = rollout_name(info), info.get("rollout") or {}
     if rollout and rolled.get("convention") == result.method:

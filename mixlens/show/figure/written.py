@@ -139,8 +139,8 @@ def _write_rows(axes: Axes, generation: Generation, words: Sequence[str], left: 
 
 
 def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch: float, scale: Scale) -> float:
-    """The columns of a band and its bracket; special tokens hatched, outside the scale. Gives its right edge. A strong cell
-    against is hatched, one without a value crossed, and a sentence has its number."""
+    """The columns of a band and its bracket; special tokens hatched, outside the scale. Gives its right edge. A strong
+    cell against is hatched, one without a value crossed, and a sentence has its number."""
     if band.values is None:
         for number in range(rows):
             style: dict[str, Any] = {"facecolor": LIGHT["sunk"], "edgecolor": LIGHT["edge"], "hatch": "//////"}
