@@ -81,10 +81,11 @@ def colours_of(
     text: bool = False,
     percent: bool = False,
     target: str = "",
+    signed: bool = False,
 ) -> Colours:
-    """The colours of all values together, up to `vmax` or to the largest magnitude."""
-    signed = any(bool((array < 0).any()) for array in values)
-    largest = max((float(np.abs(array).max()) for array in values), default=0.0)
+    """The colours of all values, up to `vmax` or the largest magnitude; `signed` also where none is below 0."""
+    signed = signed or any(bool((array < 0).any()) for array in values)
+    largest = max((float(np.abs(array).max()) for array in values if array.size), default=0.0)
     end, least = vmax or largest or 1.0, -1 if signed else 0
     beyond = largest > end * (1 + 1e-9)
     norm = Normalize(least * end, end)

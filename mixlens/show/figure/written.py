@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from ...answers.generation import Generation
 from ...answers.generation.wording import cut_note, group_shares, group_title, own_shares
 from ...base.errors import InputError, nearest, printable
 from ...base.text import percent
-from ..colors import LIGHT, hue_of, scaled
-from .layout import GAP, axes_at, cut, filled, put, text_width, widest, write_title
+from ..colors import LIGHT
+from .layout import GAP, SMALL, axes_at, cut, filled, put, text_width, widest, write_title
+from .legend import Colours, across, colours_of, legend_below
 from .picture import Picture
 
 KINDS = ("words", "sentences", "left_out")
@@ -44,20 +43,6 @@ class Band:
     values: NDArray[np.float64] | None  # [row column]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How numbers are coloured: with signs or without, up to which, and the words that say so."""
-
-    kind: str
-    signed: bool
-    most: float
-
-    def colour(self, share: float) -> str:
-        """The colour of a share of the end, -1 to 1."""
-        hue = hue_of(share, signed=self.signed)
-        return scaled(share, f"{hue}-tint" if self.kind == "sentences" else hue)
-
-
 def written_figure(
     generation: Generation, kind: str | None, *, width: float, title: str | None, vmax: float | None
 ) -> Picture:
@@ -77,15 +62,18 @@ def written_figure(
         )
     bands = bands_of(generation, kind)
     values = [band.values.ravel() for band in bands if band.values is not None]
-    sizes = np.abs(np.concatenate(values or [np.zeros(1)]))
-    usual = float(np.nanquantile(sizes, CUT)) if np.isfinite(sizes).any() else 0.0  # but for a few
-    scale = Scale(kind, kind == "left_out" or (kind == "words" and generation.signed), vmax or usual or 1.0)
-    lines = filled(_meaning(generation, scale, full=vmax is None), AXIS, (width - 2 * GAP) / WIDER)
+    cells = np.nan_to_num(np.concatenate(values or [np.zeros(1)]))
+    usual = float(np.quantile(np.abs(cells), CUT))  # a few may be beyond the end
+    signed = kind == "left_out" or (kind == "words" and generation.signed)
+    hues = colours_of(
+        [cells], vmax or usual or None, text=kind == "sentences", percent=kind != "left_out", signed=signed
+    )
+    lines = filled(_meaning(generation, kind, signed), AXIS, (width - 2 * GAP) / WIDER)
     names = [name for band in bands for name in band.columns]
     above = HEAD + (min(LONGEST, widest(names, AXIS)) if any(names) else 0.0) + 0.06  # names are written upwards
     top, high = GAP + (0.2 if title else 0.0), above + len(generation.rows) * ROW
-    more = (len(lines) - 1) * AXIS * 1.25 / 72
-    page = Picture(figsize=(width, top + high + LEGEND + more + GAP))
+    below = LEGEND + (0.12 if signed else 0.0) + (len(lines) - 1) * AXIS * 1.25 / 72
+    page = Picture(figsize=(width, top + high + below + GAP))
     axes = axes_at(page, 0, top, width, high, inches=True)
     if title:
         write_title(page, [title])
@@ -95,21 +83,19 @@ def written_figure(
     pitch = min(GROUP if kind == "sentences" else MOST, room / max(1, len(names)))
     x = left + GAP
     for band in bands:
-        x = _draw_band(axes, band, x, above, len(generation.rows), pitch, scale) + BETWEEN
+        x = _draw_band(axes, band, x, above, len(generation.rows), pitch, hues) + BETWEEN
     if kind != "left_out":
         _draw_own(axes, generation, x + BETWEEN, above)
-    _draw_scale(page, scale, left + GAP, top + high + 0.08)
-    below = axes_at(page, GAP, top + high + 0.32, width - 2 * GAP, 0.01)
-    below.axis("off")
-    for number, line in enumerate(lines):
-        down = below.transAxes + ScaledTranslation(0, -number * AXIS * 1.25 / 72, page.dpi_scale_trans)
-        put(below, 0, 0, line, fontsize=AXIS, va="top", transform=down)
+    legend_below(page, GAP, top + high + 0.08, width - 2 * GAP, hues, "\n".join(lines))
     return page
 
 
 def bands_of(generation: Generation, kind: str) -> list[Band]:
-    """The columns from left to right: the words of each group, or the group as one column; special tokens apart."""
-    table = generation.effects.words if kind == "left_out" and generation.effects else generation.matrix
+    """The columns from left to right: the words of each group, or the group as one column; special tokens apart. Of
+    words that are left out, the points of probability that are lost without them."""
+    table = generation.matrix
+    if kind == "left_out" and generation.effects is not None:
+        table = -100 * generation.effects.words
     groups, bands, seen = generation.text.groups, list[Band](), set[int]()
     for word in generation.columns[: generation.text.first]:
         number = word.group
@@ -138,7 +124,7 @@ def _write_rows(axes: Axes, generation: Generation, words: Sequence[str], left: 
         put(axes, left - 0.04, y, percent(share), fontsize=AXIS, color=SOFT, **style)
 
 
-def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch: float, scale: Scale) -> float:
+def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch: float, hues: Colours) -> float:
     """The columns of a band and its bracket; special tokens hatched, outside the scale. Gives its right edge. A strong
     cell against is hatched, one without a value crossed, and a sentence has its number."""
     if band.values is None:
@@ -150,20 +136,19 @@ def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch:
         here, style = x + j * pitch, {"rotation": 90, "ha": "center", "va": "bottom"}
         put(axes, here + pitch / 2, above - 0.05, cut(name, AXIS, LONGEST), fontsize=AXIS, **style)
         for i, value in enumerate(map(float, band.values[:, j])):
-            y, share = above + i * ROW, 0.0 if np.isnan(value) else value / scale.most
-            share = -share if scale.kind == "left_out" else share
-            against = hue_of(share, signed=scale.signed) == "against" and abs(share) > 0.2
+            y = above + i * ROW
+            against = hues.signed and value < -0.2 * hues.end
             style = {"edgecolor": "white", "linewidth": 0.5}
             style |= {"hatch": "xxxx" if np.isnan(value) else "////" if against else None}
-            axes.add_patch(Rectangle((here, y), pitch, ROW, facecolor=scale.colour(share), **style))
-            if scale.kind == "sentences":
+            colour = hues.shade(0.0 if np.isnan(value) else value)
+            axes.add_patch(Rectangle((here, y), pitch, ROW, facecolor=colour, **style))
+            if hues.text:  # sentences
                 style = {"fontsize": AXIS, "ha": "center", "va": "center_baseline"}
                 put(axes, here + pitch / 2, y + ROW / 2, percent(value), **style)
     wide = len(band.columns) * pitch
-    axes.add_line(Line2D([x, x, x + wide, x + wide], [0.21, 0.17, 0.17, 0.21], color=LIGHT["edge"], linewidth=0.6))
-    room, short = max(wide, 0.1), band.name.replace("sentence ", "s")
-    text = band.name if text_width(band.name, AXIS) <= room else cut(short, AXIS, room)
-    put(axes, x + wide / 2, 0.14, text, fontsize=AXIS, ha="center", va="bottom")
+    short = band.name.replace("sentence ", "s")
+    name = band.name if text_width(band.name, SMALL) <= wide else short
+    across(axes, x, x + wide, 0.17, name, upward=False)
     return x + wide
 
 
@@ -179,30 +164,11 @@ def _draw_own(axes: Axes, generation: Generation, x: float, above: float) -> Non
         put(axes, x + wide + 0.05, y + ROW / 2, percent(share), **style)
 
 
-def _draw_scale(page: Picture, scale: Scale, left: float, top: float) -> None:
-    """The colour bar, with the numbers of its ends."""
-    axes = axes_at(page, left, top, 1.4, 0.08)
-    steps = np.linspace(-1 if scale.signed else 0, 1, 64)
-    for number, step in enumerate(map(float, steps)):
-        axes.add_patch(Rectangle((number, 0), 1.05, 1, facecolor=scale.colour(step), linewidth=0))
-    axes.set(xlim=(0, len(steps)), ylim=(0, 1), yticks=[])
-    ends = [percent(-scale.most), "0", percent(scale.most)] if scale.signed else ["0", percent(scale.most)]
-    if scale.kind == "left_out":
-        size = f"{100 * scale.most:.2g}"
-        ends = [f"+{size}", "0", f"−{size}"]
-    axes.set_xticks([0, 32, 64] if scale.signed else [0, 64], ends, fontsize=AXIS)
-    axes.tick_params(length=1.5, width=0.4, pad=1.5)
-    axes.set_gid("colours")
-    for spine in axes.spines.values():
-        spine.set_linewidth(0.4)
-
-
-def _meaning(generation: Generation, scale: Scale, *, full: bool) -> str:
-    """What the colours mean, and what was cut off. `full`: a few cells may be beyond the scale's end."""
-    unit = "points of probability when a word is left out: + it stood in the way (hatched), − it was needed"
-    if scale.kind != "left_out":
-        sides = "; for the written word, against it (hatched)" if scale.signed else ""
-        beyond = f"; {percent(scale.most)} and more have the full colour" if full else ""
-        unit = f"share of the written word by {generation.method}{beyond}{sides}; hatched columns: special tokens"
+def _meaning(generation: Generation, kind: str, signed: bool) -> str:
+    """What the colours mean, and what was cut off."""
+    unit = "points of probability lost when a word is left out; against (hatched): it stood in the way"
+    if kind != "left_out":
+        sides = "; for the written word, against it (hatched)" if signed else ""
+        unit = f"share of the written word by {generation.method}{sides}; hatched columns: special tokens"
     note = cut_note(generation)
     return unit if note is None else f"{unit}. {note}"
