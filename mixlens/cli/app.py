@@ -48,7 +48,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes
 
 
 def main() -> None:
-    """Errors are one line and exit code 2, never a traceback; Ctrl-C is one line and exit code 130, whenever it comes."""
+    """Errors are one line and exit code 2, never a traceback; Ctrl-C is one line and exit code 130, whenever it
+    comes."""
     with interruptible():
         try:
             try:

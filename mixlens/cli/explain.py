@@ -112,7 +112,8 @@ def explain(
     writing.refuse_place(query, target)
     if truncate and (writing.asked or chat or messages is not None):
         raise InputError(
-            "--truncate cuts one text that is explained: leave it out, or --generate, --continuation, --chat and --messages."
+            "--truncate cuts one text that is explained: leave it out, or --generate, --continuation, --chat and "
+            "--messages."
         )
     writing.refuse_effects(save, {"--each": each, "--json": json_, "--latex": latex})
     if not (json_ or latex):

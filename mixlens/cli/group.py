@@ -1,4 +1,5 @@
-"""All commands as one group: readable output in any terminal, a word about waiting, errors in the words of the command line."""
+"""All commands as one group: readable output in any terminal, a word about waiting, errors in the words of the command
+line."""
 
 from __future__ import annotations
 
@@ -43,12 +44,12 @@ DRAWN = (
 ELSEWHERE = {("plot", "--generate"): DRAWN, ("plot", "--continuation"): DRAWN}
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()) -> str:
-    """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that was
-    asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
+    """An error of the library in the words of the command line: `query=` is `--query`, and an option of a method that
+    was asked for, such as replacement='delete' of blank_out, is `--method blank_out:replacement=delete`."""
     names = set(options)
     owners: dict[str, str] = {}
     if "mixlens.scoring.attributions" in sys.modules:
@@ -70,7 +71,8 @@ def as_written(message: str, options: Iterable[str], methods: Iterable[str] = ()
 
 @contextlib.contextmanager
 def usage_errors_in_one_line(written: Sequence[str]) -> Iterator[None]:
-    """An error of how a command was written (`written`: its arguments) is shown in one line, as all other errors are."""
+    """An error of how a command was written (`written`: its arguments) is shown in one line, as all other errors
+    are."""
     try:
         yield
     except UsageError as error:
@@ -93,7 +95,8 @@ def usage_line(error: Any, written: Sequence[str]) -> str:
 
 
 def _value_after(flag: str, written: Sequence[str]) -> str:
-    """The value that was written for an option, as `--option value` or `--option=value`; nothing where there is none."""
+    """The value that was written for an option, as `--option value` or `--option=value`; nothing where there is
+    none."""
     for word, value in zip(written, [*written[1:], ""], strict=True):
         if word == flag:
             return value
@@ -103,7 +106,8 @@ def _value_after(flag: str, written: Sequence[str]) -> str:
 
 
 class Commands(typer.core.TyperGroup):
-    """All commands. Their output can be read in any terminal, a slow start is announced, and errors name options that exist."""
+    """All commands. Their output can be read in any terminal, a slow start is announced, and errors name options that
+    exist."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         written = list(args)
@@ -158,14 +162,14 @@ def short_warnings(*options: str) -> Iterator[None]:
         yield
 
 
-# --- waiting ------------------------------------------------------------------------------------------------------------
+# --- waiting ----------------------------------------------------------------------------------------------------------
 
 
 class Loading(Spinner):
     """The wait of a command that loads a model, until it is loaded.
 
-    Python looks for garbage many times while torch and transformers are imported, and there is none: one eighth of the time. It
-    is not looked for until the model is loaded, and what was imported is left out later.
+    Python looks for garbage many times while torch and transformers are imported, and there is none: one eighth of the
+    time. It is not looked for until the model is loaded, and what was imported is left out later.
     """
 
     def __init__(self, command: str | None, *, patience: float = PATIENCE):

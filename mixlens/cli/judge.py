@@ -47,14 +47,16 @@ Explains = Annotated[
     str,
     typer.Option(
         "--explains",
-        help="What methods explain: measured, the target against its foil, as metrics measure it; or logit, the target's alone.",
+        help="What methods explain: measured, the target against its foil, as metrics measure it; or logit, the "
+        "target's alone.",
     ),
 ]
 Ranking = Annotated[
     str,
     typer.Option(
         "--ranking",
-        help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues. lds: always signed.",
+        help="signed, magnitude, or default: signed for removal and rationales, magnitude for cues. lds: always "
+        "signed.",
     ),
 ]
 Unit = Annotated[str, typer.Option("--unit", help="What is taken away or blanked at a time: token, word or sentence.")]
@@ -71,7 +73,8 @@ def _refuse_model_option(model: str | None) -> None:
     if model is not None:
         name = shlex.quote(model)
         raise InputError(
-            f"judge takes the model first: mixlens judge {name} DATA, or for one text mixlens judge {name} --text '...'."
+            f"judge takes the model first: mixlens judge {name} DATA, or for one text mixlens judge {name} --text "
+            f"'...'."
         )
 
 
@@ -116,18 +119,19 @@ def judge(
 ) -> None:
     """Which method should I trust on my model? Ranked tables, with intervals and seconds an example.
 
-    The first lines are the answer: which method has the highest score, and which are not told apart from it. Faithfulness (does
-    the prediction fall where a method says it rests?) and plausibility (does a method find the words that are known to decide?)
-    have a table each.
+    The first lines are the answer: which method has the highest score, and which are not told apart from it.
+    Faithfulness (does the prediction fall where a method says it rests?) and plausibility (does a method find the words
+    that are known to decide?) have a table each.
 
-    Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean over kinds
-    of metrics. `group`: methods of one group are not told apart from its first; its number is no rank. Then the mean of as many
-    metrics as fit the line (--full: all of them, with 95 % intervals); on how many metrics a method is better than random, for
-    all metrics and methods at once; seconds for one text.
+    Columns: `score` is how much better than random scores a method is, in standard deviations of a random draw, mean
+    over kinds of metrics. `group`: methods of one group are not told apart from its first; its number is no rank. Then
+    the mean of as many metrics as fit the line (--full: all of them, with 95 % intervals); on how many metrics a method
+    is better than random, for all metrics and methods at once; seconds for one text.
 
-    --full also has the score of each kind of metrics, and further tables: the method with the highest score against every other,
-    with the number of texts that would tell them apart; fillers, where several were asked for; where the signs of scores matter;
-    right and wrong predictions apart. docs/use/judging.md explains every column and every pitfall.
+    --full also has the score of each kind of metrics, and further tables: the method with the highest score against
+    every other, with the number of texts that would tell them apart; fillers, where several were asked for; where the
+    signs of scores matter; right and wrong predictions apart. docs/use/judging.md explains every column and every
+    pitfall.
     """
     _refuse_count(text, n)
     from ..runs.judge.judge import judge_text

@@ -1,5 +1,5 @@
-"""Files that a command writes beside what it prints: the option that writes over them (`files.refuse_foreign` is the rule), and a
-line that names them."""
+"""Files that a command writes beside what it prints: the option that writes over them (`files.refuse_foreign` is the
+rule), and a line that names them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Force = Annotated[bool, typer.Option("--force", help="Write over a file that is 
 
 
 def tell_notices(lens: Model, reads: Iterable[Read], query: int | str | None) -> None:
-    """What a reader must know of numbers that a file shows and the terminal does not, each once; not among the output."""
+    """What a reader must know of numbers that a file shows and the terminal does not, each once; not among the
+    output."""
     from ..scoring.notices import notices_of
 
     for notice in dict.fromkeys(notice for read in reads for notice in notices_of(lens, read, query=query)):

@@ -1,4 +1,5 @@
-"""The options that commands share, and how a command loads its model. `loads_a_model` gives a command all options of loading."""
+"""The options that commands share, and how a command loads its model. `loads_a_model` gives a command all options of
+loading."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 Text = Annotated[
     str | None,
     typer.Argument(
-        help="The text to explain; - reads it from standard input. Write the model's own mask token where a word is to be "
+        help="The text to explain; - reads it from standard input. Write the model's own mask token where a word is "
+        "to be "
         "predicted."
     ),
 ]
@@ -123,7 +125,8 @@ Trust = Annotated[
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Every option of a command that says how its model is loaded. The fields are the options, in the order of the help."""
+    """Every option of a command that says how its model is loaded. The fields are the options, in the order of the
+    help."""
 
     task: Task = None
     device: Device = None

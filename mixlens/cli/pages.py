@@ -42,7 +42,8 @@ def report(
         str | None,
         typer.Option(
             "--methods",
-            help="Names with commas between them; options as name:option=value. Default: those of the preset, or three maps.",
+            help="Names with commas between them; options as name:option=value. Default: those of the preset, or "
+            "three maps.",
             autocompletion=completion.methods,
         ),
     ] = None,
@@ -80,8 +81,8 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report, too.")] = False,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
-    """One HTML file: the maps of texts, saved results, a text that the model writes, or a run. Opens from disk, needs no
-    network."""
+    """One HTML file: the maps of texts, saved results, a text that the model writes, or a run. Opens from disk, needs
+    no network."""
     from ..show.report import checked, may_write, refuse_preset
     from ..show.report import report as write_report
 
@@ -97,7 +98,8 @@ def report(
     if folder is not None:
         if any([saved, *question]):
             raise InputError(
-                "a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair, --preset, --generate, "
+                "a run is shown as it is: leave --from, --methods, --target, --foil, --query, --pair, --preset, "
+                "--generate, "
                 "--continuation, --chat and --messages out."
             )
         with group.working("reading the run"):
@@ -105,7 +107,8 @@ def report(
     elif saved:
         if any([texts, *question]):
             raise InputError(
-                "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, --preset, "
+                "--from shows saved results as they are: leave texts, --methods, --target, --foil, --query, --pair, "
+                "--preset, "
                 "--generate, --continuation, --chat and --messages out."
             )
         write_report(_results_in(saved), output, **page)
@@ -187,7 +190,8 @@ def _inputs(texts: Sequence[str], pair: str | None, chat: bool, messages: Path |
 
 
 def _run_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder of a run, if the arguments name one. A path without a folder is no text that anyone wants explained."""
+    """The folder of a run, if the arguments name one. A path without a folder is no text that anyone wants
+    explained."""
     for argument in arguments:
         is_folder = os.path.isdir(argument)  # False also for a text that is too long for a name
         if is_folder and len(arguments) > 1:

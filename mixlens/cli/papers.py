@@ -130,7 +130,8 @@ def reproduce(
     seed: Seed = 0,
     loading: LoadOptions = LoadOptions(),  # noqa: B008 - frozen
 ) -> None:
-    """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes on."""
+    """Everything of one paper in one command: its tables and figures, ours beside theirs. Stopped at any time, it goes
+    on."""
     from ..runs.experiments.command import pairs_of, reproduce_text, sizes_of, step_options_of
     from ..show.tables import fitted
     from ..show.text import console

@@ -69,8 +69,10 @@ def plot(
         str | None,
         typer.Option(
             "--kind",
-            help="strip or bars (tokens); matrix (one layer, word by word), layers (layers by tokens), grid (all layers) or flow "
-            "(through all layers into one position) of a map; heads (of one layer) of a method that has them; rows or strip of "
+            help="strip or bars (tokens); matrix (one layer, word by word), layers (layers by tokens), grid (all "
+            "layers) or flow "
+            "(through all layers into one position) of a map; heads (of one layer) of a method that has them; rows or "
+            "strip of "
             "several methods.",
         ),
     ] = None,
@@ -129,16 +131,16 @@ def plot(
     known = sorted({*chain.from_iterable(figure.KINDS.values()), *figure.KINDS_OF_SEVERAL["Attribution"]})
     if kind not in (None, *known):
         raise InputError(f"unknown kind {kind!r}. {nearest(kind, known)}")
+    first = next(iter(requests))
     refused = {  # what cannot be drawn together, with its reason; the first that is true is told
-        f"kind {kind!r} is drawn of a map, and {next(iter(requests))!r} gives scores of tokens: use strip, bars or rows.": (
+        f"kind {kind!r} is drawn of a map, and {first!r} gives scores of tokens: use strip, bars or rows.": (
             of_map and not only_maps
         ),
         "--rollout and --layer are for maps: --kind matrix, layers or grid. Tokens are always rolled out.": (
             (rollout or layer is not None) and not of_map
         ),
-        "a figure of kind 'flow' goes through all layers and multiplies them itself: leave out --rollout and --layer.": (
-            kind == FLOW and (rollout or layer is not None)
-        ),
+        "a figure of kind 'flow' goes through all layers and multiplies them itself: leave out --rollout and "
+        "--layer.": (kind == FLOW and (rollout or layer is not None)),
         "--rollout multiplies whole layers, not heads. Leave it out, or use --kind grid.": kind == HEADS and rollout,
         "--pieces is for --kind matrix of one --method; the other figures have tokens, and words with --words.": (
             pieces and (kind != "matrix" or len(requests) > 1)

@@ -184,7 +184,8 @@ def summarize(
     ] = 5,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows, errors."""
+    """What a run found: words for and against each class, what turns without them, agreement, mixing, gaps, slow rows,
+    errors."""
     from ..runs.corpus import summarize as summary_of
     from ..show.tables import fitted
     from ..show.text import console

@@ -1,4 +1,5 @@
-"""The scores that commands show: one trace, each map made once, every layer proven once for all maps with the same options."""
+"""The scores that commands show: one trace, each map made once, every layer proven once for all maps with the same
+options."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def traced(lens: Model, source: Any, *, truncate: bool) -> Trace:
-    """The trace of a text or a pair, cut to what the model reads where `truncate` says so; else one that is too long is refused
-    with the option."""
+    """The trace of a text or a pair, cut to what the model reads where `truncate` says so; else one that is too long is
+    refused with the option."""
     if not truncate:
         try:
             trace: Trace = lens.trace(source)
@@ -57,7 +58,8 @@ def arguments_of(request: MethodRequest) -> dict[str, Any]:
 def attributions_of(
     trace: Trace, requests: Mapping[str, MethodRequest], *, query: int | None, target: Mapping[str, Any]
 ) -> dict[str, Attribution]:
-    """The attribution of each request, by the method as written; `target` is for methods that explain a class or a word."""
+    """The attribution of each request, by the method as written; `target` is for methods that explain a class or a
+    word."""
     named = {name: request for name, request in requests.items() if request.is_map}
     maps = dict(zip(named, maps_of(trace, named.values()), strict=True))
     return {
@@ -72,7 +74,8 @@ def attributions_of(
 
 @dataclass(frozen=True)
 class Explanation:
-    """One method on one trace: its attribution, its attribution by layer, and its map. Each is computed when first read."""
+    """One method on one trace: its attribution, its attribution by layer, and its map. Each is computed when first
+    read."""
 
     trace: Trace
     request: MethodRequest

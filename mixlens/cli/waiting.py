@@ -1,5 +1,5 @@
-"""A word about waiting: on a terminal, a spinner with the step that is under way, erased when the wait ends; elsewhere a line for
-each step of a long wait."""
+"""A word about waiting: on a terminal, a spinner with the step that is under way, erased when the wait ends; elsewhere
+a line for each step of a long wait."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ ERASE = "\r\x1b[K"
 
 
 def has_terminal() -> bool:
-    """Whether errors go to a terminal that erases a line: a dumb one, or one that wants plain letters, is told in lines."""
+    """Whether errors go to a terminal that erases a line: a dumb one, or one that wants plain letters, is told in
+    lines."""
     plain = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return not plain and sys.stderr is not None and sys.stderr.isatty()
 
 
 class Spinner:
-    """Says on a terminal what is waited for, from `patience` seconds on; elsewhere, with `lines`, in lines from 2 s on."""
+    """Says on a terminal what is waited for, from `patience` seconds on; elsewhere, with `lines`, in lines from 2 s
+    on."""
 
     def __init__(self, step: str, *, patience: float = PATIENCE, shown: bool | None = None, lines: bool = False):
         self.step, self.within, self._patience = step, "", patience

@@ -93,14 +93,15 @@ def why(
 ) -> None:
     """Why does the model say this of a text? Which words made it, and can that be trusted?
 
-    The sentence comes first, then what happens without its words, then the text, the words for and against, and what was checked.
-    ok: the answer falls at least 20 points more without the named words than without random ones (! from 5 points), scores add up
-    to within 1 % (! to 5 %), more than half of the methods put the same words first. An answer of less than 50 % counts as if it
-    had 50 %: it cannot fall by much.
+    The sentence comes first, then what happens without its words, then the text, the words for and against, and what
+    was checked. ok: the answer falls at least 20 points more without the named words than without random ones (! from 5
+    points), scores add up to within 1 % (! to 5 %), more than half of the methods put the same words first. An answer
+    of less than 50 % counts as if it had 50 %: it cannot fall by much.
     """
     if generate is not None:
         raise InputError(
-            f"why answers for one word or class. For a text that the model writes: mixlens explain --generate {generate}."
+            f"why answers for one word or class. For a text that the model writes: mixlens explain --generate "
+            f"{generate}."
         )
     written = command_words.text_of(text, file)
     names = None if methods is None else list(command_words.methods_of(methods))
