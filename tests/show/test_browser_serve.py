@@ -115,13 +115,13 @@ def test_the_page_says_what_will_come(served: Callable[..., Any], server: tuple[
 
 def test_times_are_those_that_were_measured(served: Callable[..., Any], server: tuple[str, Any]) -> None:
     times = server[1].desk.times
-    times.took("sentiment", "flow", 3.4, 10)
+    times["sentiment", "flow"] = (3.4, 10)
     page = served()
     card = page.locator(".question", has_text="What flows where?").locator(".time")
     api.expect(card).to_have_text("about 3 s")
     text_box(page).fill("a good film " * 15)
     api.expect(card).to_have_text("3 s at 10 tokens")  # not measured with such a text: the page says with which
-    times.took("sentiment", "flow", 0.2, 47)
+    times["sentiment", "flow"] = (0.2, 47)
     page = served()
     api.expect(page.locator(".question", has_text="What flows where?").locator(".time")).to_have_text("under 1 s")
 
