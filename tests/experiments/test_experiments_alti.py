@@ -89,7 +89,7 @@ def test_norm_rollout_is_the_product_of_rows_to_one(name: str, model: Any, texts
     torch.testing.assert_close(maps.rollout("alti").scores[-1].double(), product, rtol=1e-4, atol=1e-6)
 
 
-# --- Figures 3, 6, 8 to 10 ----------------------------------------------------------------------------------------------
+# --- Figures 3, 6, 8 to 10 --------------------------------------------------------------------------------------------
 
 
 def test_special_tokens_are_ranked_and_the_authors_numbers_stand_beside_theirs(model: Any, texts: list[Any]) -> None:

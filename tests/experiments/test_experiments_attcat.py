@@ -26,7 +26,7 @@ def made(name: str, model: Any, some: list[Any], *methods: str, **options: Any) 
     return run(name, model=model, data=some, methods=list(methods) or None, progress=False, **options)
 
 
-# --- Tables 1 and 2 -----------------------------------------------------------------------------------------------------
+# --- Tables 1 and 2 ---------------------------------------------------------------------------------------------------
 
 
 def test_faithfulness_is_aopc_and_lodds(model: Any, texts: list[Any]) -> None:
@@ -64,7 +64,8 @@ def test_confidence_is_between_the_classes(model: Any, texts: list[Any]) -> None
 
 
 def test_kendall_as_equation_15_compares_token_indices() -> None:
-    """Orders 0 2 1 and 0 1 2 of the indices: one of three pairs is swapped; the scores of the two tell something else."""
+    """Orders 0 2 1 and 0 1 2 of the indices: one of three pairs is swapped; the scores of the two tell something
+    else."""
     scores, other, third = [3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]
     mean = (1 / 3 + stats.kendalltau([0, 2, 1], [2, 1, 0]).statistic) / 2
     for others, variant, tau in (
@@ -77,7 +78,7 @@ def test_kendall_as_equation_15_compares_token_indices() -> None:
         assert agreement.kendall_confidence(scores, others, variant=variant) == pytest.approx(tau)
 
 
-# --- Figure 3 -----------------------------------------------------------------------------------------------------------
+# --- Figure 3 ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +169,7 @@ def test_the_table_of_figure_3_has_the_answered_questions_apart() -> None:
     assert [(cell.mean, cell.n) for cell in cells] == [(1.0, 3), (0.5, 3), (0.75, 2)]
 
 
-# --- Figure 4 -----------------------------------------------------------------------------------------------------------
+# --- Figure 4 ---------------------------------------------------------------------------------------------------------
 
 
 def words_of(trace: Any) -> list[int]:
@@ -191,7 +192,8 @@ def test_layers_are_those_of_attcat(model: Any, texts: list[Any]) -> None:
 
 
 def test_the_heat_map_is_normalised_as_in_its_notebook(model: Any, texts: list[Any]) -> None:
-    """Layers, their product and their sum are divided by the norm of all of them, of all tokens. Four digits are kept."""
+    """Layers, their product and their sum are divided by the norm of all of them, of all tokens. Four digits are
+    kept."""
     outcome = made("attcat-layers", model, texts[:2], sentence="the film is not good")
 
     def rows(trace: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Every experiment of the papers: pure tables and figures, verdicts that follow the records, plans that name what there is."""
+"""Every experiment of the papers: pure tables and figures, verdicts that follow the records, plans that name what there
+is."""
 
 # ruff: noqa: F811
 from __future__ import annotations
@@ -55,7 +56,7 @@ def test_tables_and_figures_come_from_records_alone(name: str, model: Any, gap_m
     assert running.drawn(made)["svg"] == running.drawn(made)["svg"]
 
 
-# --- claims: what the paper reports gives "same" (S), its reverse "different" (D) ---------------------------------------------
+# --- claims: what the paper reports gives "same" (S), its reverse "different" (D) -------------------------------------
 
 
 def by_layer(metric: str, curves: dict[str, tuple[float, ...]]) -> Means:
@@ -372,7 +373,8 @@ def of_probing(levels: Any, bits: Any, depth: int = 12) -> list[Any]:
 
 
 def test_claims_of_probing() -> None:
-    """Layers 4 and 9 are each compared with the other ten: one alone is against the claim; so many layers must there be."""
+    """Layers 4 and 9 are each compared with the other ten: one alone is against the claim; so many layers must there
+    be."""
 
     def rising(method: str, layer: int) -> float:
         slope = 0.05 if method == vz.OURS else -0.05 if method in vz.GRADIENTS else 0.0
@@ -392,7 +394,7 @@ def test_claims_of_probing() -> None:
         assert verdicts("vz-probing", [r for r in found if r.method != vz.OURS])[-1] == "-"
 
 
-# --- what is declared -----------------------------------------------------------------------------------------------------
+# --- what is declared -------------------------------------------------------------------------------------------------
 
 OF_THE_PAPERS = sorted(name for name in known() if name.split("-")[0] in ("alti", "globenc", "vz", "id", "attcat"))
 PROMISED = re.compile(r"\b(far more|much|considerably|significantly)\b")
@@ -413,7 +415,8 @@ def test_an_experiment_of_a_paper_says_what_differs_and_is_in_a_plan(name: str) 
 
 @pytest.mark.parametrize("name", sorted(plan.PLANS.known()))
 def test_a_plan_names_what_there_is(name: str) -> None:
-    """Experiments, roles, datasets, options and steps of a plan exist; every item says what makes it, or why nothing does."""
+    """Experiments, roles, datasets, options and steps of a plan exist; every item says what makes it, or why nothing
+    does."""
     whole = plan.PLANS.known()[name]
     roles, steps = {role.name for role in whole.roles}, [step.name for step in whole.steps]
     assert whole.name == name
@@ -444,7 +447,8 @@ def test_a_plan_has_every_table_and_figure(name: str, wheres: list[str]) -> None
 
 
 def test_commands_of_items_name_a_model_and_the_texts_that_a_paper_prints() -> None:
-    """Commands that have no model and no mask are refused: the embedded model fills gaps. attcat-qa has no embedded model."""
+    """Commands that have no model and no mask are refused: the embedded model fills gaps. attcat-qa has no embedded
+    model."""
     commands = {(name, item.where): item.command for name, one in plan.PLANS.known().items() for item in one.items}
     needing = ("mixlens explain", "mixlens plot", "mixlens compare", "mixlens experiment attcat-qa")
     assert [key for key, one in commands.items() if one.startswith(needing) and "--model " not in one] == []

@@ -47,7 +47,7 @@ def rolled_slowly(maps: Any, layer: int, *, identity: bool) -> Any:
     return product
 
 
-# --- cue alignment ------------------------------------------------------------------------------------------------------
+# --- cue alignment ----------------------------------------------------------------------------------------------------
 
 
 def test_cue_alignment_is_that_of_every_layer_and_of_all(gap_model: Any, gaps: list[Any]) -> None:
@@ -128,7 +128,7 @@ def test_refusals(name: str, options: dict[str, Any], told: str, gap_model: Any,
         made(name, gap_model, gaps, *(["grad_x_input"] if name != "vz-accuracy" else []), **options)
 
 
-# --- faithfulness, accuracy, distances ----------------------------------------------------------------------------------
+# --- faithfulness, accuracy, distances --------------------------------------------------------------------------------
 
 
 def test_faithfulness_is_that_of_positive_scores(gap_model: Any, gaps: list[Any]) -> None:
@@ -176,7 +176,7 @@ def test_distances_are_compared_with_the_first(gap_model: Any, gaps: list[Any]) 
     assert table(outcome, "pattern").column("spearman over layers") == pytest.approx(correlations)
 
 
-# --- probing ------------------------------------------------------------------------------------------------------------
+# --- probing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +241,7 @@ def test_the_released_code_compresses_on_another_scale(gap_model: Any) -> None:
     assert outcome.tables[0].rows[0][2].mean == pytest.approx(1.44, abs=0.1)
 
 
-# --- curves over layers -------------------------------------------------------------------------------------------------
+# --- curves over layers -----------------------------------------------------------------------------------------------
 
 
 def test_agreement_counts_the_orders_that_do_as_well() -> None:
@@ -297,7 +297,7 @@ def test_verdicts_on_draws() -> None:
         assert LETTERS[layer_curves.verdict_on_draws(points, drawn, pairs).word] == letter
 
 
-# --- the plan -----------------------------------------------------------------------------------------------------------
+# --- the plan ---------------------------------------------------------------------------------------------------------
 
 
 def methods_in(command: str) -> list[str]:

@@ -186,7 +186,7 @@ def test_help_of_an_experiment_says_what_differs() -> None:
     assert "Differs from the paper" not in CliRunner().invoke(app, ["experiment", "--help"]).output
 
 
-# --- the plans of the papers --------------------------------------------------------------------------------------------
+# --- the plans of the papers ------------------------------------------------------------------------------------------
 
 
 def test_the_page_of_the_papers_is_written_from_the_plans() -> None:

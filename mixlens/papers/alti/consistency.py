@@ -48,8 +48,8 @@ def _prepare_consistency(setup: Setup) -> None:
         for example in setup.examples:
             if first.encode(example).input_ids != other.encode(example).input_ids:
                 raise InputError(
-                    f"{first.name!r} and {other.name!r} read example {example.id} as different tokens: models can be compared "
-                    "token by token where they share a tokenizer."
+                    f"{first.name!r} and {other.name!r} read example {example.id} as different tokens: models can be "
+                    "compared token by token where they share a tokenizer."
                 )
 
 
@@ -71,13 +71,14 @@ def _predicted_alike(record: Record) -> bool:
     differs=(
         LOGIT,
         PLACE,
-        "Gradient times input takes what the first layer reads (behind the embeddings' norm), Integrated Gradients the word "
-        "embeddings, with special tokens kept in the baseline. The paper writes x^0 for both.",
+        "Gradient times input takes what the first layer reads (behind the embeddings' norm), Integrated Gradients "
+        "the word embeddings, with special tokens kept in the baseline. The paper writes x^0 for both.",
     ),
     claims=(
         Claim(
             "Figure 7, section 5",
-            "ALTI is the most consistent: its scores in two models agree more than those of the three gradient methods.",
+            "ALTI is the most consistent: its scores in two models agree more than those of the three gradient "
+            "methods.",
             "a bar chart of BERT and DistilBERT on SST2",
             above(ALTI, (GRADIENT, TIMES_INPUT, INTEGRATED), "spearman", where=_predicted_alike),
         ),

@@ -1,4 +1,5 @@
-"""ALTI's Table 2 and Figure 6 (Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer)."""
+"""ALTI's Table 2 and Figure 6 (Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the
+Transformer)."""
 
 from __future__ import annotations
 
@@ -40,17 +41,17 @@ GRADIENT, RELEASED = (
 )  # as the paper writes it, and as the authors' code computes it
 BLANK_OUT = "blank_out:replacement=mask:absolute=true"
 LOGIT = (
-    "The gradient is that of the predicted class's logit. The paper writes f and does not say which number it is; its released "
-    "code takes the probability."
+    "The gradient is that of the predicted class's logit. The paper writes f and does not say which number it is; its "
+    "released code takes the probability."
 )
 PLACE = (
-    "grad_l2 is taken at the sum of the embeddings, before their norm. The paper writes x^0. Its released code takes it at the "
-    "output of the embeddings, which it puts through the embeddings once more: grad_l2:variant=released (for Table 2 "
-    "`reference=grad_l2:variant=released`)."
+    "grad_l2 is taken at the sum of the embeddings, before their norm. The paper writes x^0. Its released code takes "
+    "it at the output of the embeddings, which it puts through the embeddings once more: grad_l2:variant=released "
+    "(for Table 2 `reference=grad_l2:variant=released`)."
 )
 NORM_ROLLOUT = (
-    "The paper does not say how Norm Rollout joins the layers. Here the rows of each layer's map are made to sum to 1 and no "
-    "identity is added, as for ALTI (eq. 11): the map has the residual connection already."
+    "The paper does not say how Norm Rollout joins the layers. Here the rows of each layer's map are made to sum to 1 "
+    "and no identity is added, as for ALTI (eq. 11): the map has the residual connection already."
 )
 
 
@@ -81,7 +82,8 @@ def correlations(setup: Setup, example: Example, trace: Trace, reference: Attrib
 
 
 def steadier(method: str, rivals: Sequence[str], metric: str) -> Rule:
-    """The claim that a method's values vary less from example to example: the squared distance from the mean is smaller."""
+    """The claim that a method's values vary less from example to example: the squared distance from the mean is
+    smaller."""
     names = short_names((method, *rivals))
 
     def rule(run: Measured) -> Verdict:
@@ -102,7 +104,8 @@ def rollout_needs_few_layers(runs: Sequence[Outcome]) -> Verdict:
 
 
 def higher_with_fewer_layers(runs: Sequence[Outcome], values: Sequence[Mapping[str, Examples]]) -> Verdict:
-    """The values of the first run above those of the second; not comparable where its model does not have fewer layers."""
+    """The values of the first run above those of the second; not comparable where its model does not have fewer
+    layers."""
     depths = [run.setup.model.n_layers for run in runs]
     if depths[0] >= depths[1]:
         return incomparable(f"the first model has {depths[0]} layers, the second {depths[1]}")
@@ -143,14 +146,17 @@ def _published(dataset: str, *columns: Sequence[str]) -> tuple[Published, ...]:
     claims=(
         Claim(
             "Table 2, section 5",
-            "On SST2, ALTI correlates with grad_l2 far more than Attn Rollout and Norm Rollout do (here: by any margin).",
-            "BERT: 0.55 against -0.03 and 0.41; DistilBERT: 0.54 against 0.23 and 0.29; RoBERTa: 0.68 against 0.01 and 0.37",
+            "On SST2, ALTI correlates with grad_l2 far more than Attn Rollout and Norm Rollout do (here: by any "
+            "margin).",
+            "BERT: 0.55 against -0.03 and 0.41; DistilBERT: 0.54 against 0.23 and 0.29; RoBERTa: 0.68 against 0.01 "
+            "and 0.37",
             above(ALTI, (ATTENTION, NORM), "spearman"),
         ),
         Claim(
             "Table 2, section 5",
             "ALTI's correlations with grad_l2 vary less from sentence to sentence (squared distances from the mean).",
-            "standard deviations, BERT: 0.19 against 0.29 and 0.26; DistilBERT: 0.17, 0.24, 0.26; RoBERTa: 0.17, 0.24, 0.21",
+            "standard deviations, BERT: 0.19 against 0.29 and 0.26; DistilBERT: 0.17, 0.24, 0.26; RoBERTa: 0.17, "
+            "0.24, 0.21",
             steadier(ALTI, (ATTENTION, NORM), "spearman"),
         ),
     ),
@@ -162,7 +168,7 @@ def table2(setup: Setup, example: Example) -> list[Record]:
     return correlations(setup, example, trace, reference, "predicted")
 
 
-# --- Table 2, agreement of subject and verb ------------------------------------------------------------------------------
+# --- Table 2, agreement of subject and verb ---------------------------------------------------------------------------
 
 LAST, EVEN, IGNORED = "share of the last special token", "even share, 1 / n", "tokens with next to nothing"
 NOTHING = 0.1  # a token with less than this part of an even share counts as ignored
@@ -170,7 +176,8 @@ NOTHING = 0.1  # a token with less than this part of an even share counts as ign
 
 def _finish_sva(setup: Setup, records: list[Record]) -> list[Table]:
     shares = [record for record in records if record.metric in (LAST, EVEN, IGNORED)]
-    note = "Shares of the sum of all scores. Next to nothing: less than a tenth of an even share, as a share of all tokens."
+    note = "Shares of the sum of all scores. Next to nothing: less than a tenth of an even share, as a share of all "
+    note += "tokens."
     table = Table(
         "reference",
         "What the reference looks at",
@@ -205,9 +212,10 @@ def reference_shares(example: Example, trace: Trace, reference: Attribution, met
     finish=_finish_sva,
     figure=lambda setup, tables, figure: bars(figure.subplots(), tables[0], "spearman"),
     differs=(
-        "The paper takes Goldberg's selection of Linzen's sentences (`--data sva_goldberg=lgd_dataset.tsv`); `sva` reads "
-        "another selection of Linzen's sentences.",
-        "Scores of blank-out are compared by their size (absolute=true); the paper does not say whether by size or by sign.",
+        "The paper takes Goldberg's selection of Linzen's sentences (`--data sva_goldberg=lgd_dataset.tsv`); `sva` "
+        "reads another selection of Linzen's sentences.",
+        "Scores of blank-out are compared by their size (absolute=true); the paper does not say whether by size or by "
+        "sign.",
         "A sentence whose verb is not one token of the model is left out; the paper does not say what it does with it.",
         NORM_ROLLOUT,
     ),
@@ -221,7 +229,8 @@ def reference_shares(example: Example, trace: Trace, reference: Attribution, met
         Claim(
             "Table 2, section 5",
             "On SVA, ALTI correlates with blank-out more than Attn Rollout and Norm Rollout do.",
-            "BERT: 0.40 against -0.02 and 0.19; DistilBERT: 0.41 against 0.23 and 0.31; RoBERTa: 0.43 against -0.09 and 0.08",
+            "BERT: 0.40 against -0.02 and 0.19; DistilBERT: 0.41 against 0.23 and 0.31; RoBERTa: 0.43 against -0.09 "
+            "and 0.08",
             above(ALTI, (ATTENTION, NORM), "spearman"),
         ),
         Claim(
@@ -249,7 +258,7 @@ def table2_sva(setup: Setup, example: Example) -> list[Record]:
     return [*records, *reference_shares(example, trace, reference, method)]
 
 
-# --- Figure 6: special tokens -------------------------------------------------------------------------------------------
+# --- Figure 6: special tokens -----------------------------------------------------------------------------------------
 
 ALL = "all of these"
 RANKED = (ATTENTION, NORM, GRADIENT)
@@ -288,14 +297,14 @@ def _stored(model: str, *numbers: str) -> Published:
     finish=_finish_ranks,
     figure=_draw_ranks,
     differs=(
-        "A token that occurs twice in a text has the mean of its ranks. The paper does not say what it does; the released code "
-        "takes the first.",
-        "Ranks go from 0 to 1 as the paper defines them. The authors' stored numbers are rank / n, with dense ranks, which is "
-        "a little higher.",
+        "A token that occurs twice in a text has the mean of its ranks. The paper does not say what it does; the "
+        "released code takes the first.",
+        "Ranks go from 0 to 1 as the paper defines them. The authors' stored numbers are rank / n, with dense ranks, "
+        "which is a little higher.",
         LOGIT,
         PLACE,
-        "The authors' numbers for grad_l2 stand beside grad_l2:variant=released: they come from their code. A model whose "
-        "embeddings are narrower than its layers has no such form: leave it out (`--methods`).",
+        "The authors' numbers for grad_l2 stand beside grad_l2:variant=released: they come from their code. A model "
+        "whose embeddings are narrower than its layers has no such form: leave it out (`--methods`).",
         NORM_ROLLOUT,
     ),
     published=(

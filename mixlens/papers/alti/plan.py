@@ -176,8 +176,8 @@ COMPARISONS = (
     *(
         Comparison(
             "Table 2, section 5",
-            "Attn Rollout does reasonably well on DistilBERT alone, which has fewer layers: its correlation is higher there than "
-            f"on {MODELS[other]} ({data.upper()})",
+            "Attn Rollout does reasonably well on DistilBERT alone, which has fewer layers: its correlation is "
+            f"higher there than on {MODELS[other]} ({data.upper()})",
             number,
             (f"table2-{data}-distilbert", f"table2-{data}-{other}"),
             rollout_needs_few_layers,
@@ -197,8 +197,8 @@ COMPARISONS = (
     ),
     Comparison(
         "Figure 8, section 5",
-        "Attn Rollout's relevance matrix converges on bigger models: in the last layer its rows are less alike on DistilBERT "
-        "than on BERT",
+        "Attn Rollout's relevance matrix converges on bigger models: in the last layer its rows are less alike on "
+        "DistilBERT than on BERT",
         "pictures of BERT alone",
         ("figures8-10-distilbert", "figures8-10"),
         rows_converge_in_bigger_models,

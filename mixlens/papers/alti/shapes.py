@@ -1,4 +1,5 @@
-"""ALTI's Figure 3 (anisotropy) and Figures 8 to 10 (relevance matrices): what representations and relevances look like."""
+"""ALTI's Figure 3 (anisotropy) and Figures 8 to 10 (relevance matrices): what representations and relevances look
+like."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ...scoring.asking import maps_of
 from ...types import Example, Record, Trace
 from .main import ALTI, NORM, NORM_ROLLOUT, higher_with_fewer_layers, paper
 
-# --- Figure 3: anisotropy -----------------------------------------------------------------------------------------------
+# --- Figure 3: anisotropy ---------------------------------------------------------------------------------------------
 
 BLOCK, LAYER, TRANSFORMED = "attention block outputs", "layer outputs", "transformed vectors"
 OUTPUTS = {"block": (BLOCK,), "layer": (LAYER,), "both": (BLOCK, LAYER)}
@@ -33,7 +34,8 @@ STORED = "data of Figure 3 in the authors' repository"
 
 
 def _finish_anisotropy(setup: Setup, records: list[Record]) -> list[Table]:
-    note = "Layer 0 is what enters the first layer. All pairs of tokens of a text count; the authors draw one pair for each text."
+    note = "Layer 0 is what enters the first layer. All pairs of tokens of a text count; the authors draw one pair for "
+    note += "each text."
     rows = long_rows(records, "method", "layer", seed=setup.seed)
     return [Table("anisotropy", "Mean cosine similarity within a text", ("vectors", "layer", "cosine"), rows, note)]
 
@@ -86,9 +88,10 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
     finish=_finish_anisotropy,
     figure=_draw_anisotropy,
     differs=(
-        "Every pair of tokens of a text counts. The paper does not say which pairs it takes; the released code draws one pair.",
-        "The authors' stored numbers are of layer outputs (`outputs=layer` or `both`), where the paper's caption names "
-        "attention block outputs.",
+        "Every pair of tokens of a text counts. The paper does not say which pairs it takes; the released code draws "
+        "one pair.",
+        "The authors' stored numbers are of layer outputs (`outputs=layer` or `both`), where the paper's caption "
+        "names attention block outputs.",
     ),
     published=(
         _stored(
@@ -113,7 +116,8 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
         Claim(
             "Figure 3, section 3",
             "Attention block outputs are highly anisotropic; read here as a cosine above 0.5 in the last layer.",
-            "curves, no number in the text; the authors' outputs of the last layer: BERT 0.58, DistilBERT 0.76, RoBERTa 0.96",
+            "curves, no number in the text; the authors' outputs of the last layer: BERT 0.58, DistilBERT 0.76, "
+            "RoBERTa 0.96",
             _outputs_are_alike,
         ),
         Claim(
@@ -140,7 +144,7 @@ def alike(setup: Setup, example: Example) -> list[Record]:
     return records
 
 
-# --- Figures 8 to 10: relevance matrices ----------------------------------------------------------------------------------
+# --- Figures 8 to 10: relevance matrices ------------------------------------------------------------------------------
 
 ATTENTION = "attention:rollout=abnar"  # the map behind attention_rollout
 DISTANCE, SPECIAL = "distance of rows", "share of special tokens"
@@ -148,8 +152,10 @@ ROLLED = {"Attn Rollout": ATTENTION, "Norm Rollout": NORM, "ALTI": ALTI}
 
 
 def _finish_matrices(setup: Setup, records: list[Record]) -> list[Table]:
-    note = f"*{DISTANCE}*: half the sum of absolute differences between a row and the mean row, 0 where all rows are the same. "
-    note += f"*{SPECIAL}*: the part of a row that special tokens have."
+    note = (
+        f"*{DISTANCE}*: half the sum of absolute differences between a row and the mean row, 0 where all rows are the "
+    )
+    note += f"same. *{SPECIAL}*: the part of a row that special tokens have."
     rows = long_rows(records, "method", "metric", "layer", seed=setup.seed)
     return [Table("matrices", "Rows of the relevance matrix R^l", ("method", "metric", "layer", "mean"), rows, note)]
 
@@ -162,7 +168,8 @@ def _draw_matrices(setup: Setup, tables: list[Table], figure: Any) -> None:
 
 
 def row_distance(relevances: Tensor) -> Tensor:
-    """[layer]: the mean over rows of half the L1 distance from the mean row, of [layer query key] with rows that sum to 1."""
+    """[layer]: the mean over rows of half the L1 distance from the mean row, of [layer query key] with rows that sum to
+    1."""
     return (relevances - relevances.mean(-2, keepdim=True)).abs().sum(-1).mean(-1) / 2
 
 
@@ -178,7 +185,8 @@ def _rows_converge(run: Measured) -> Verdict:
 
 
 def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
-    """The rows of Attn Rollout's last matrix in the first run, of a model with fewer layers, less alike than in the second."""
+    """The rows of Attn Rollout's last matrix in the first run, of a model with fewer layers, less alike than in the
+    second."""
     last = [{"distance of rows, last layer": run[ATTENTION, DISTANCE, run.layers_of(ATTENTION)[-1:]]} for run in runs]
     return higher_with_fewer_layers(runs, last)
 
@@ -191,14 +199,15 @@ def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
     finish=_finish_matrices,
     figure=_draw_matrices,
     differs=(
-        "The paper shows the matrices of one sentence, and so does `mixlens plot --kind grid --rollout`. The distance of rows is "
-        "our measure of what section 5 says of them.",
+        "The paper shows the matrices of one sentence, and so does `mixlens plot --kind grid --rollout`. The distance "
+        "of rows is our measure of what section 5 says of them.",
         NORM_ROLLOUT,
     ),
     claims=(
         Claim(
             "Figure 8, section 5",
-            "The rows of Attn Rollout's relevance matrix become alike with depth: nearer in the last layer than in the first.",
+            "The rows of Attn Rollout's relevance matrix become alike with depth: nearer in the last layer than in "
+            "the first.",
             "pictures",
             _rows_converge,
         ),

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...metrics.faithfulness import aopc, lodds
 from ...runs.experiments.claims import Claim, Published, Rule, above, incomparable
 from ...runs.experiments.experiment import Setup
-from ...runs.experiments.figure_style import signed_fills
+from ...runs.experiments.figure_style import tints
 from ...runs.experiments.layer_curves import verdict_on_trend
 from ...runs.experiments.prepare import removable
 from ...runs.experiments.tables import Table, by, interval_of
@@ -33,7 +33,10 @@ def _falls_with_depth(metric: str) -> Rule:
     )
 
 
-SPREADS = "spread: standard deviation over the tokens. relative spread: in mean magnitudes of the layer, 0 where all are equal."
+SPREADS = (
+    "spread: standard deviation over the tokens. relative spread: in mean magnitudes of the layer, 0 where all are "
+    "equal."
+)
 
 
 def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
@@ -46,8 +49,8 @@ def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     spreads = ("size", "spread", "relative spread")
     layers = tuple((layer, *means(SUM, layer, *spreads)) for layer in range(1, depth + 1))
     ways = tuple((name, *means(method, 0, "size", *CHANGES)) for name, method in (("Sum", SUM), ("Rollout", ROLLOUT)))
-    note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all layers is 1). "
-    note += "AOPC: higher is better; LOdds: lower is better. "
+    note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all layers is "
+    note += "1). AOPC: higher is better; LOdds: lower is better. "
     note += "Scores have the form of option variant; a Table 1 of the other form has other values."
     # One text as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum.
     picture = next(r.info["picture"] for r in records if "picture" in r.info)
@@ -65,7 +68,11 @@ def _draw_layers(setup: Setup, tables: list[Table], figure: Any) -> None:
     scores: list[list[Any]] = [list(row[1:]) for row in table.rows]
     largest = max(abs(score) for row in scores for score in row)
     picture = axes.imshow(
-        list(zip(*scores, strict=True)), cmap=signed_fills(), vmin=-largest, vmax=largest, aspect="auto"
+        list(zip(*scores, strict=True)),
+        cmap=tints("against", "surface", "for"),
+        vmin=-largest,
+        vmax=largest,
+        aspect="auto",
     )
     axes.set_xticks(range(len(scores)), table.column("token"), rotation=90)
     axes.set_yticks(range(len(table.columns) - 1), table.columns[1:])
@@ -87,7 +94,8 @@ def _prepare_layers(setup: Setup) -> None:
     claims=(
         Claim(
             "Figure 4, section 6.2",
-            "The scores become more uniform as the layer goes deeper: their spread over the tokens, in mean magnitudes, falls",
+            "The scores become more uniform as the layer goes deeper: their spread over the tokens, in mean "
+            "magnitudes, falls",
             "a heat map without numbers",
             _falls_with_depth("relative spread"),
         ),
@@ -102,7 +110,8 @@ def _prepare_layers(setup: Setup) -> None:
             "The rollout gives only minimal scores, the sum does not",
             "a heat map without numbers; with the sum 0.72 for 'not' and -0.37 for 'like'",
             lambda run: incomparable(
-                "a product of numbers below 1 is small by construction, as the notebook's plain product of the layers is"
+                "a product of numbers below 1 is small by construction, as the notebook's plain product of the layers "
+                "is"
             ),
         ),
         Claim(
@@ -129,14 +138,14 @@ def _prepare_layers(setup: Setup) -> None:
         ),
     ),
     differs=(
-        "The paper gives no formula for the rollout of vectors nor for what is normalised. As in the notebook of the figure, the "
-        "layers' scores are multiplied as they are, and layers, Rollout and Sum are divided by the norm of all of them, special "
-        "tokens among them. variant=paper: each layer is divided by its largest magnitude before it is multiplied, the layers by "
-        "the largest of all, Sum by its own.",
-        "The paper shows one sentence; here the claims are measured on all. Option sentence= is the text that is drawn, the "
-        "first one without it.",
-        "Layer inputs, as released: a head that reads one token has no gradient at the last layer's other outputs, so that by "
-        "eq. 10 the last row and the product would be 0 for every word (variant=paper).",
+        "The paper gives no formula for the rollout of vectors nor for what is normalised. As in the notebook of the "
+        "figure, the layers' scores are multiplied as they are, and layers, Rollout and Sum are divided by the norm "
+        "of all of them, special tokens among them. variant=paper: each layer is divided by its largest magnitude "
+        "before it is multiplied, the layers by the largest of all, Sum by its own.",
+        "The paper shows one sentence; here the claims are measured on all. Option sentence= is the text that is "
+        "drawn, the first one without it.",
+        "Layer inputs, as released: a head that reads one token has no gradient at the last layer's other outputs, so "
+        "that by eq. 10 the last row and the product would be 0 for every word (variant=paper).",
         "Special tokens are left out of the rows.",
         "AOPC and LOdds of the two operations are ours: the paper judges them by eye.",
     ),
@@ -185,7 +194,8 @@ def _scaled(scores: Tensor) -> Tensor:
 
 
 def _picture(setup: Setup, first: Trace) -> dict[str, Any]:
-    """What Figure 4 draws, of option sentence= or of the first text: rounded to four digits, so that records stay small."""
+    """What Figure 4 draws, of option sentence= or of the first text: rounded to four digits, so that records stay
+    small."""
     sentence, variant = setup.options["sentence"], setup.options["variant"]
     trace = first if sentence is None else setup.model.trace(sentence)
     rows = _rows(trace, _both(trace, variant), variant).tolist()

@@ -1,4 +1,5 @@
-"""AttCAT's Tables 1 and 2 (Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation Tokens)."""
+"""AttCAT's Tables 1 and 2 (Qiang et al. 2022, AttCAT: Explaining Transformers via Attentive Class Activation
+Tokens)."""
 
 from __future__ import annotations
 
@@ -29,61 +30,60 @@ BASELINES = (*ATTENTION, *CLASSES[:-1])
 METHODS = ("random", *BASELINES, "attcat")
 CHANGES: dict[str, Callable[..., Degradation]] = {"aopc": aopc, "lodds": lodds}
 DIFFERS_SPLIT = (
-    "The paper draws 2,000 texts of Amazon, Yelp and IMDB at random (--n 2000 does), and takes the whole test sets of SST2, QQP "
-    "and MNLI. GLUE's have no public labels: of sst2, qqp and mnli the hub's validation set is read unless a file or --split "
-    "names another."
+    "The paper draws 2,000 texts of Amazon, Yelp and IMDB at random (--n 2000 does), and takes the whole test sets of "
+    "SST2, QQP and MNLI. GLUE's have no public labels: of sst2, qqp and mnli the hub's validation set is read unless "
+    "a file or --split names another."
 )
 
 
-# --- numbers of the paper -----------------------------------------------------------------------------------------------
+# --- numbers of the paper ---------------------------------------------------------------------------------------------
 
 SETS = ("SST2", "QQP", "MNLI", "Amazon", "Yelp", "IMDB")
 TABLE1_AOPC = {
-    "raw_attention": (0.331, 0.143, 0.138, 0.384, 0.394, 0.298),
-    "attention_rollout": (0.286, 0.139, 0.151, 0.324, 0.277, 0.331),
-    "attention_grad": (0.335, 0.141, 0.156, 0.316, 0.414, 0.304),
-    "attention_x_grad": (0.351, 0.143, 0.159, 0.346, 0.439, 0.310),
-    "partial_lrp": (0.341, 0.142, 0.138, 0.418, 0.424, 0.312),
-    "transatt": (0.354, 0.145, 0.130, 0.415, 0.434, 0.421),
-    "cat": (0.352, 0.134, 0.157, 0.409, 0.421, 0.406),
-    "attcat": (0.371, 0.139, 0.164, 0.457, 0.473, 0.528),
+    "raw_attention": "0.331 0.143 0.138 0.384 0.394 0.298",
+    "attention_rollout": "0.286 0.139 0.151 0.324 0.277 0.331",
+    "attention_grad": "0.335 0.141 0.156 0.316 0.414 0.304",
+    "attention_x_grad": "0.351 0.143 0.159 0.346 0.439 0.310",
+    "partial_lrp": "0.341 0.142 0.138 0.418 0.424 0.312",
+    "transatt": "0.354 0.145 0.130 0.415 0.434 0.421",
+    "cat": "0.352 0.134 0.157 0.409 0.421 0.406",
+    "attcat": "0.371 0.139 0.164 0.457 0.473 0.528",
 }
 TABLE1_LODDS = {
-    "raw_attention": (-0.885, 0.149, 0.235, -1.729, -2.017, -1.245),
-    "attention_rollout": (-0.641, 0.262, 0.321, -1.303, -1.055, -1.323),
-    "attention_grad": (-0.252, 0.184, 0.139, -1.820, -1.994, -1.227),
-    "attention_x_grad": (-0.603, 0.113, 0.114, -1.941, -2.054, -1.267),
-    "partial_lrp": (-0.922, 0.137, 0.231, -2.019, -2.199, -1.321),
-    "transatt": (-1.038, 0.114, 0.214, -1.889, -2.508, -2.137),
-    "cat": (-1.115, 0.121, 0.121, -2.157, -2.587, -3.052),
-    "attcat": (-1.319, 0.073, 0.008, -2.332, -3.169, -3.671),
+    "raw_attention": "-0.885 0.149 0.235 -1.729 -2.017 -1.245",
+    "attention_rollout": "-0.641 0.262 0.321 -1.303 -1.055 -1.323",
+    "attention_grad": "-0.252 0.184 0.139 -1.820 -1.994 -1.227",
+    "attention_x_grad": "-0.603 0.113 0.114 -1.941 -2.054 -1.267",
+    "partial_lrp": "-0.922 0.137 0.231 -2.019 -2.199 -1.321",
+    "transatt": "-1.038 0.114 0.214 -1.889 -2.508 -2.137",
+    "cat": "-1.115 0.121 0.121 -2.157 -2.587 -3.052",
+    "attcat": "-1.319 0.073 0.008 -2.332 -3.169 -3.671",
 }
 TABLE2 = {
-    "attention_grad": (0.150, 0.236, 0.169, 0.146, 0.174, 0.098),
-    "attention_x_grad": (0.116, 0.198, 0.156, 0.148, 0.132, 0.064),
-    "partial_lrp": (0.955, 0.949, 0.935, 0.965, 0.952, 0.858),
-    "transatt": (0.336, 0.222, 0.339, 0.152, 0.121, 0.043),
-    "cat": (0.101, 0.373, 0.339, 0.095, 0.107, 0.056),
-    "attcat": (0.018, 0.349, 0.017, 0.015, 0.008, 0.023),
+    "attention_grad": "0.150 0.236 0.169 0.146 0.174 0.098",
+    "attention_x_grad": "0.116 0.198 0.156 0.148 0.132 0.064",
+    "partial_lrp": "0.955 0.949 0.935 0.965 0.952 0.858",
+    "transatt": "0.336 0.222 0.339 0.152 0.121 0.043",
+    "cat": "0.101 0.373 0.339 0.095 0.107 0.056",
+    "attcat": "0.018 0.349 0.017 0.015 0.008 0.023",
 }
 
 
-def published(where: str, column: str, numbers: Mapping[str, Sequence[float]]) -> tuple[Published, ...]:
+def published(where: str, column: str, numbers: Mapping[str, str]) -> tuple[Published, ...]:
     """One setting for each data set of a table of the paper; the model is BERT-base."""
     return tuple(
-        Published(where, f"BERT, {name}", column, {method: f"{row[i]:.3f}" for method, row in numbers.items()})
+        Published(where, f"BERT, {name}", column, {method: row.split()[i] for method, row in numbers.items()})
         for i, name in enumerate(SETS)
     )
 
 
-def numbers(table: Mapping[str, Sequence[float]], first: str, second: str) -> str:
+def numbers(table: Mapping[str, str], first: str, second: str) -> str:
     """The numbers of two methods on the six data sets."""
-    return "; ".join(
-        f"{name} {a:.3f} against {b:.3f}" for name, a, b in zip(SETS, table[first], table[second], strict=True)
-    )
+    rows = zip(SETS, table[first].split(), table[second].split(), strict=True)
+    return "; ".join(f"{name} {a} against {b}" for name, a, b in rows)
 
 
-# --- faithfulness: Table 1 ----------------------------------------------------------------------------------------------
+# --- faithfulness: Table 1 --------------------------------------------------------------------------------------------
 
 
 def _finish_faithfulness(setup: Setup, records: list[Record]) -> list[Table]:
@@ -197,7 +197,8 @@ FAITHFUL_CLAIMS = (
     Claim(
         "Table 1, section 6.1",
         "The attention-based methods, RawAtt and Rollout, perform worst (LOdds)",
-        "so on MNLI and Amazon alone; on SST2 Grads (-0.252) and AttGrads (-0.603), on IMDB Grads (-1.227) are worse than both",
+        "so on MNLI and Amazon alone; on SST2 Grads (-0.252) and AttGrads (-0.603), on IMDB Grads (-1.227) are worse "
+        "than both",
         above_in_variant(OTHERS, ATTENTION, "lodds", lower=True),
     ),
     Claim(
@@ -214,13 +215,15 @@ FAITHFUL_CLAIMS = (
     ),
     Claim(
         "Table 1, section 6.1",
-        "Without the attention weights (CAT) the performance drops markedly; read here as by 0.005 of AOPC, its drop on QQP",
+        "Without the attention weights (CAT) the performance drops markedly; read here as by 0.005 of AOPC, its drop "
+        "on QQP",
         numbers(TABLE1_AOPC, "attcat", "cat"),
         drops("aopc"),
     ),
     Claim(
         "Table 1, section 6.1",
-        "Without the attention weights (CAT) the performance drops markedly; read here as by 0.048 of LOdds, its drop on QQP",
+        "Without the attention weights (CAT) the performance drops markedly; read here as by 0.048 of LOdds, its drop "
+        "on QQP",
         numbers(TABLE1_LODDS, "attcat", "cat"),
         drops("lodds"),
     ),
@@ -240,18 +243,18 @@ FAITHFUL_CLAIMS = (
     differs=(
         DIFFERS_SPLIT,
         "The paper speaks of words; tokens are removed here, as in the released code.",
-        "Tokens are ranked by the signed score, as in the notebooks but for that of QQP, which ranks AttCAT's by magnitude; "
-        "the paper does not say whether by size or by sign.",
-        "The paper does not say whether alpha_i of eq. 11 is a row or a column of attention; as in the released code it is here "
-        "what token i receives.",
-        "k % of the tokens is rounded to the nearest number; special tokens are never removed. The notebooks of QQP and MNLI "
-        "look for the ids of [CLS] and [SEP] among words, do not find them, and remove these two like other tokens; "
-        "variant=released is here as the notebooks of single texts are.",
-        "variant=released: methods and metrics as the notebooks have them (gold label, nine steps, absolute differences, special "
-        "tokens hidden from attention while a text is explained, no value under 10 tokens). Grads is no token score there: it "
-        "stays in the table as for variant=paper, and claims are judged without it.",
-        "The paper does not say how Grads, one number for each pair of tokens, becomes one for each token; here it is the sum "
-        "over the queries.",
+        "Tokens are ranked by the signed score, as in the notebooks but for that of QQP, which ranks AttCAT's by "
+        "magnitude; the paper does not say whether by size or by sign.",
+        "The paper does not say whether alpha_i of eq. 11 is a row or a column of attention; as in the released code "
+        "it is here what token i receives.",
+        "k % of the tokens is rounded to the nearest number; special tokens are never removed. The notebooks of QQP "
+        "and MNLI look for the ids of [CLS] and [SEP] among words, do not find them, and remove these two like other "
+        "tokens; variant=released is here as the notebooks of single texts are.",
+        "variant=released: methods and metrics as the notebooks have them (gold label, nine steps, absolute "
+        "differences, special tokens hidden from attention while a text is explained, no value under 10 tokens). "
+        "Grads is no token score there: it stays in the table as for variant=paper, and claims are judged without it.",
+        "The paper does not say how Grads, one number for each pair of tokens, becomes one for each token; here it is "
+        "the sum over the queries.",
         "random is not in the paper.",
     ),
 )
@@ -270,16 +273,18 @@ def faithfulness(setup: Setup, example: Example) -> list[Record]:
     return records
 
 
-# --- confidence: Table 2 ------------------------------------------------------------------------------------------------
+# --- confidence: Table 2 ----------------------------------------------------------------------------------------------
 
 FORMS = {"kendall": "paper", "of scores": "scores"}  # column -> variant of `kendall_confidence`
 
 
 def _finish_confidence(setup: Setup, records: list[Record]) -> list[Table]:
-    note = "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; the "
-    note += "tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 say little. of "
-    note += "scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other with the opposite sign, "
-    note += "1 where both get the same."
+    note = (
+        "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; "
+        "the tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 say "
+        "little. of scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other with the "
+        "opposite sign, 1 where both get the same."
+    )
     title = "Kendall's tau between the predicted class and the others"
     return [Table("confidence", title, ("method", *FORMS), wide_rows(records, FORMS, seed=setup.seed), note)]
 
@@ -304,7 +309,8 @@ def _lowest_size(run: Measured) -> Verdict:
     claims=(
         Claim(
             "Table 2, section 6.1",
-            "AttCAT has the lowest Kendall correlation (on most data sets); read here with its sign: one below 0 is lower",
+            "AttCAT has the lowest Kendall correlation (on most data sets); read here with its sign: one below 0 is "
+            "lower",
             "lowest on SST2, MNLI, Amazon, Yelp and IMDB (0.008 to 0.023); on QQP AttGrads is, 0.198 against 0.349",
             above("attcat", CLASSES[:-1], "kendall", lower=True),
         ),
@@ -316,18 +322,21 @@ def _lowest_size(run: Measured) -> Verdict:
         ),
         Claim(
             "Table 2",
-            "PartialLRP hardly knows of classes: its correlation is the highest (read off the table; the text does not say it)",
+            "PartialLRP hardly knows of classes: its correlation is the highest (read off the table; the text does "
+            "not say it)",
             "0.858 to 0.965, the others at most 0.373",
             above("partial_lrp", [method for method in CLASSES if method != "partial_lrp"], "kendall"),
         ),
     ),
     differs=(
         DIFFERS_SPLIT,
-        "Of three classes or more, the mean over all classes but the predicted one; the notebook of MNLI compares with one.",
+        "Of three classes or more, the mean over all classes but the predicted one; the notebook of MNLI compares "
+        "with one.",
         "The predicted class is explained, as eq. 15 says; the notebooks explain the gold label.",
-        "Eq. 15 is a mean of tau with its sign, and a lower one is better: by it one of -0.3 is better than 0. All numbers that "
-        "the paper prints are above 0, and it speaks of tokens sorted distinctively, which may also mean a tau near 0. So the "
-        "claim is judged twice: with the sign, as eq. 15 is written, and by the size of tau in each text.",
+        "Eq. 15 is a mean of tau with its sign, and a lower one is better: by it one of -0.3 is better than 0. All "
+        "numbers that the paper prints are above 0, and it speaks of tokens sorted distinctively, which may also mean "
+        "a tau near 0. So the claim is judged twice: with the sign, as eq. 15 is written, and by the size of tau in "
+        "each text.",
         "variant=released: the methods as the notebooks have them (special tokens hidden, layer inputs).",
     ),
 )

@@ -25,7 +25,7 @@ READS = ("span", "released", "released_v2")
 FEWEST_ANSWERS = 30  # below, the claim of Figure 3 is not judged
 SQUAD = {"raw_attention": "released_squad", "attention_rollout": "released_squad"}
 
-# --- Figure 3: Precision@K ----------------------------------------------------------------------------------------------
+# --- Figure 3: Precision@K --------------------------------------------------------------------------------------------
 
 
 def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
@@ -39,19 +39,19 @@ def _finish_qa(setup: Setup, records: list[Record]) -> list[Table]:
     most = sum(min(record.info["answer"], k) for record in first) / max(1, len(first))
     answered = sum(r.info["answered"] for r in first)
     note = (
-        f"count: answer tokens among the highest scores, as in Figure 3; no method can have more than {most:.2f} here, the mean "
-        f"length of an answer, of which at most {k} tokens count (the caption of Figure 3 has “max scores” of 3.72, marked as "
-        "the paper's own, on SQuAD v1 and 3.84 on v2; it does not say what they are of). share: of the answer's tokens. right: "
-        "the share where the model's own answer "
-        f"overlaps the gold one ({answered} of {len(first)} examples)."
+        f"count: answer tokens among the highest scores, as in Figure 3; no method can have more than {most:.2f} "
+        f"here, the mean length of an answer, of which at most {k} tokens count (the caption of Figure 3 has “max "
+        "scores” of 3.72, marked as the paper's own, on SQuAD v1 and 3.84 on v2; it does not say what they are of). "
+        "share: of the answer's tokens. right: the share where the model's own answer overlaps the gold one "
+        f"({answered} of {len(first)} examples)."
     )
     title = f"Precision@{k}: answer tokens among the {k} highest scores"
     return [Table("precision", title, ("method", "count", "share", "right"), tuple(rows), note)]
 
 
 def _more_of_the_answer(run: Measured) -> Verdict:
-    """AttCAT against the methods of the paper, on the questions that the model answers: a span that is wrong has other tokens to
-    explain."""
+    """AttCAT against the methods of the paper, on the questions that the model answers: a span that is wrong has other
+    tokens to explain."""
     counts = run.where(lambda record: record.metric == "count")
     right = counts.where(lambda record: record.info["answered"])
     answered, asked = (len({r.example for r in some.records}) for some in (right, counts))
@@ -85,31 +85,35 @@ def _prepare_qa(setup: Setup) -> None:
     claims=(
         Claim(
             "Figure 3, section 6.1",
-            "AttCAT has more answer tokens among its 20 highest scores than the other methods (the figure has selected ones, "
-            "which the text does not name; here all of Table 1)",
+            "AttCAT has more answer tokens among its 20 highest scores than the other methods (the figure has "
+            "selected ones, which the text does not name; here all of Table 1)",
             "highest for BERT, DistilBERT and RoBERTa on SQuAD v1 and v2 (bars without numbers)",
             _more_of_the_answer,
         ),
     ),
     differs=(
-        "The paper does not say where a map is read. read=span: every method explains the predicted span; maps, RawAtt, Rollout "
-        "and the relevances are read at its start and its end, mean of the two; gradients are of the sum of both logits.",
-        "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is averaged over "
-        "layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
-        "Scores of the start and of the end are added with their signs, which is what gradients of the sum of both logits give. "
-        "The notebook of SQuAD v1 does so: read=released. That of v2 adds the magnitudes of the two, of 400 questions drawn at "
-        "random: read=released_v2, which differs in the methods that explain a class. The paper has one protocol for both, and "
-        "its impact scores have a sign.",
-        "The notebooks read the validation sets (the paper does not name the split), cut the paragraph so that 384 tokens are "
-        "left, and take [CLS] for an answer that is cut away. Here --truncate cuts at what the model reads, and a question whose "
-        "answer is cut away is refused or left out.",
-        "The notebooks have AttCAT, RawAtt and Rollout alone. Their perfect count is the mean length of an answer; here an "
-        "answer counts with at most k tokens, which is what the k highest scores can hold.",
-        "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's too.",
+        "The paper does not say where a map is read. read=span: every method explains the predicted span; maps, "
+        "RawAtt, Rollout and the relevances are read at its start and its end, mean of the two; gradients are of the "
+        "sum of both logits.",
+        "read=released: as the notebooks: RawAtt is the mean over layers, last row; Rollout has no residual and is "
+        "averaged over layers and rows; AttCAT takes layer inputs; special tokens are hidden from attention.",
+        "Scores of the start and of the end are added with their signs, which is what gradients of the sum of both "
+        "logits give. The notebook of SQuAD v1 does so: read=released. That of v2 adds the magnitudes of the two, of "
+        "400 questions drawn at random: read=released_v2, which differs in the methods that explain a class. The "
+        "paper has one protocol for both, and its impact scores have a sign.",
+        "The notebooks read the validation sets (the paper does not name the split), cut the paragraph so that 384 "
+        "tokens are left, and take [CLS] for an answer that is cut away. Here --truncate cuts at what the model "
+        "reads, and a question whose answer is cut away is refused or left out.",
+        "The notebooks have AttCAT, RawAtt and Rollout alone. Their perfect count is the mean length of an answer; "
+        "here an answer counts with at most k tokens, which is what the k highest scores can hold.",
+        "The paper does not say which tokens compete for the 20 places: here all do, [CLS], [SEP] and the question's "
+        "too.",
         "Questions without an answer are left out.",
-        "The paper's models answer most questions. What is explained is the model's own answer, so the claim is judged on the "
-        f"questions whose gold answer it overlaps, where they are {FEWEST_ANSWERS} or more; the tables have all questions.",
-        "The figure shows selected methods, and the text does not name them; here all of Table 1 and random are compared.",
+        "The paper's models answer most questions. What is explained is the model's own answer, so the claim is "
+        f"judged on the questions whose gold answer it overlaps, where they are {FEWEST_ANSWERS} or more; the tables "
+        "have all questions.",
+        "The figure shows selected methods, and the text does not name them; here all of Table 1 and random are "
+        "compared.",
     ),
 )
 def answers(setup: Setup, example: Example) -> list[Record]:
@@ -142,7 +146,8 @@ def _scores(setup: Setup, trace: Trace) -> Scores:
 
 
 def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> Scores:
-    """Every method's scores for the predicted span. What explains a position is read at the start and the end, mean of both."""
+    """Every method's scores for the predicted span. What explains a position is read at the start and the end, mean of
+    both."""
     of_positions, of_classes = _parted(requests)
     read = [every_score(trace, of_positions, query=place) for place in _span(trace)]
     both = {written: _joined([scores[written] for scores in read], "mean") for written in of_positions}
@@ -151,8 +156,8 @@ def span_scores(trace: Trace, requests: Mapping[str, MethodRequest]) -> Scores:
 
 
 def released_scores(trace: Trace, forms: Mapping[str, MethodRequest], *, magnitudes: bool) -> Scores:
-    """Scores of the predicted span. `magnitudes`: what explains a class is |score of the start| + |score of the end|, as in the
-    notebook of SQuAD v2; else the scores of both logits together, as in that of v1."""
+    """Scores of the predicted span. `magnitudes`: what explains a class is |score of the start| + |score of the end|,
+    as in the notebook of SQuAD v2; else the scores of both logits together, as in that of v1."""
     if not magnitudes:
         return every_score(trace, forms)
     of_positions, of_classes = _parted(forms)

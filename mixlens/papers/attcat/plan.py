@@ -80,9 +80,9 @@ LAYERS = Step(
 EXAMPLE = "i really didn't like this movie. some of the actors were good, but overall the movie was boring."
 QUESTION = "which nfl team represented the afc at super bowl 50 ?"
 PARAGRAPH = (
-    "super bowl 50 was an american football game to determine the champion of the national football league (nfl) for the 2015 "
-    "season , the american football conference (afc) champion denver broncos defeated the national football conference (nfc) "
-    "champion carolina panthers 24 - 10 to earn their third super bowl title ."
+    "super bowl 50 was an american football game to determine the champion of the national football league (nfl) for "
+    "the 2015 season , the american football conference (afc) champion denver broncos defeated the national football "
+    "conference (nfc) champion carolina panthers 24 - 10 to earn their third super bowl title ."
 )
 
 PLAN = plan(
@@ -119,7 +119,8 @@ PLAN = plan(
             "Section 6.2: 0.72 for 'not', -0.37 for 'like'",
             "scores of two tokens of the sentence of Figure 4",
             steps=("figure4",),
-            command=f'mixlens explain "{SENTENCE}" --model {HUB["sst2"][1]} --method attcat:variant=released --no-special',
+            command=f'mixlens explain "{SENTENCE}" --model {HUB["sst2"][1]} --method attcat:variant=released '
+            "--no-special",
         ),
         Item(
             "Figure 5a",

@@ -1,4 +1,5 @@
-"""GlobEnc layer by layer: Figure 3 (correlation with saliency), Table 2 (single layers against rollout), Figure 1 ([CLS])."""
+"""GlobEnc layer by layer: Figure 3 (correlation with saliency), Table 2 (single layers against rollout), Figure 1
+([CLS])."""
 
 from __future__ import annotations
 
@@ -38,13 +39,14 @@ WEIGHTS = (("norm", "attention"), ("norm_residual", "attention_residual"))  # se
 FIRST, MIDDLE, LAST, MOST = "first layer", "middle layer", "last layer", "highest of all layers"
 
 
-# --- Figure 3 and Table 2 -----------------------------------------------------------------------------------------------
+# --- Figure 3 and Table 2 ---------------------------------------------------------------------------------------------
 
 
 def finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     title = f"Spearman with `{setup.options['reference']}` ({setup.options['over']})"
     confidence = setup.options["confidence"]
-    note = f"Mean over examples and {100 * confidence:g} % interval. *rolled out*: the matrices as they are, as published. {NAMES}"
+    note = f"Mean over examples and {100 * confidence:g} % interval. *rolled out*: the matrices as they are, as "
+    note += f"published. {NAMES}"
     whole = per_layer("layers", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)
     run, rows = Measured(setup, records, []), []
     for metric, method in product((ALONE, PRODUCT), AGGREGATED):
@@ -115,7 +117,8 @@ CLAIMS = (
     ),
     Claim(
         "Figure 3, section 4.5.4",
-        "The curves flatten after a few layers: the first half of the layers adds more than the second (N, N_RES, N_ENC).",
+        "The curves flatten after a few layers: the first half of the layers adds more than the second (N, N_RES, "
+        "N_ENC).",
         "curves; N_ENC: -0.47 in layer 1, 0.74 in layer 6, 0.77 in layer 12",
         lambda run: run.positive(
             {
@@ -158,8 +161,8 @@ CLAIMS = (
     ),
     Claim(  # in the first layer alone it adds nothing: the map rolled out is that layer's own
         "Table 2, section 4.5.4",
-        "Rollout helps especially in deeper layers: read here as more in the second half of the layers than in the first "
-        "(N, N_RES, N_ENC).",
+        "Rollout helps especially in deeper layers: read here as more in the second half of the layers than in the "
+        "first (N, N_RES, N_ENC).",
         "N_ENC: nothing in layer 1, 0.45 in layer 6, 0.36 in layer 12",
         lambda run: run.positive(
             {
@@ -185,7 +188,8 @@ CLAIMS = (
     prepare=known_over,
     differs=(
         SALIENCY,
-        "Table 2 has layers 1, 6 and 12 of 12. In a model of another depth they are the first, the one half-way and the last.",
+        "Table 2 has layers 1, 6 and 12 of 12. In a model of another depth they are the first, the one half-way and "
+        "the last.",
     ),
     published=(TABLE2,),
     claims=CLAIMS,
@@ -203,7 +207,7 @@ def layers(setup: Setup, example: Example) -> list[Record]:
     return records
 
 
-# --- Figure 1: the token that predicts ------------------------------------------------------------------------------------
+# --- Figure 1: the token that predicts --------------------------------------------------------------------------------
 
 OWN = "own share"
 
@@ -226,19 +230,21 @@ def _own(run: Measured, layers: Sequence[int]) -> dict[str, Values]:
     figure=lambda setup, tables, figure: lines(tables[0], figure.subplots(), band=True),
     takes="map",
     differs=(
-        "The paper shows two sentences, and so does `mixlens plot --kind layers --rollout`; this is the mean over many.",
+        "The paper shows two sentences, and so does `mixlens plot --kind layers --rollout`; this is the mean over "
+        "many.",
     ),
     claims=(
         Claim(
             "Figure 1, section 4.5.5",
-            "In the first few layers [CLS] attends mostly to itself: read here as more than half of its attribution, in each "
-            "layer of the first quarter (1 to 3 of 12).",
+            "In the first few layers [CLS] attends mostly to itself: read here as more than half of its attribution, "
+            "in each layer of the first quarter (1 to 3 of 12).",
             "pictures of two sentences",
             lambda run: run.positive(_own(run, range(1, first_quarter(run.last) + 1)), bound=0.5),
         ),
         Claim(
             "Figure 1, section 4.5.5",
-            "In deeper layers its attribution moves to other tokens: its own share is lower in the last layer than in the first.",
+            "In deeper layers its attribution moves to other tokens: its own share is lower in the last layer than in "
+            "the first.",
             "pictures of two sentences",
             lambda run: run.order(_own(run, (run.first, run.last)), [(f"layer {run.first}", f"layer {run.last}")]),
         ),

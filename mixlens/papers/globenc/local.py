@@ -1,4 +1,5 @@
-"""GlobEnc within one layer: Figure 4 (maps against Hidden Token Attribution) and Figure 5 (the weights of the two norms)."""
+"""GlobEnc within one layer: Figure 4 (maps against Hidden Token Attribution) and Figure 5 (the weights of the two
+norms)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ...scoring.maps import known as maps
 from ...types import Example, Record
 from .main import NAMES, both_ways, globenc, known_confidence, mean_of, per_layer
 
-# --- Figure 4: Hidden Token Attribution -----------------------------------------------------------------------------------
+# --- Figure 4: Hidden Token Attribution -------------------------------------------------------------------------------
 
 WHOLE, ROWS, RELEASED = "pearson, whole map", "pearson, row by row", "spearman, row by row"
 BY_ROW = {ROWS: "pearson", RELEASED: "spearman"}
@@ -36,8 +37,9 @@ def finish_hta(setup: Setup, records: list[Record]) -> list[Table]:
     title, confidence = f"Agreement with `{setup.options['reference']}`", setup.options["confidence"]
     undefined = sum(int(record.info["undefined"]) for record in records)
     note = (
-        f"Mean over texts and {100 * confidence:g} % interval. *whole map*: all entries of a layer's map at once. *row by "
-        f"row*: mean over a text's rows; {undefined} rows (over all methods and layers) are constant and have none. {NAMES}"
+        f"Mean over texts and {100 * confidence:g} % interval. *whole map*: all entries of a layer's map at once. "
+        f"*row by row*: mean over a text's rows; {undefined} rows (over all methods and layers) are constant and have "
+        f"none. {NAMES}"
     )
     return [per_layer("hta", title, records, ("method", "metric"), seed=setup.seed, note=note, confidence=confidence)]
 
@@ -53,15 +55,17 @@ def finish_hta(setup: Setup, records: list[Record]) -> list[Table]:
     options={"reference": "hta_layer_x_input", "confidence": 0.99},
     prepare=known_map_reference,
     differs=(
-        "The paper does not say whether the correlation of two maps is over all entries or row by row; both are in the table. "
-        "The claims are judged over all entries: rows alone do not see how large one row is beside another, which is what a norm "
-        "changes. The released code has Spearman row by row.",
-        "HTA x Inputs (eq. 18) is computed in closed form, not by one backward pass for each feature; the numbers are the same.",
+        "The paper does not say whether the correlation of two maps is over all entries or row by row; both are in "
+        "the table. The claims are judged over all entries: rows alone do not see how large one row is beside "
+        "another, which is what a norm changes. The released code has Spearman row by row.",
+        "HTA x Inputs (eq. 18) is computed in closed form, not by one backward pass for each feature; the numbers are "
+        "the same.",
     ),
     claims=(
         Claim(
             "Figure 4, section 4.5.3",
-            "Within single layers N_RESLN is considerably less associated with HTA than N_RES and N_ENC (here: by any margin).",
+            "Within single layers N_RESLN is considerably less associated with HTA than N_RES and N_ENC (here: by any "
+            "margin).",
             "curves",
             above(("norm_residual", "globenc"), ("norm_residual_ln",), WHOLE),
         ),
@@ -89,7 +93,7 @@ def hta(setup: Setup, example: Example) -> list[Record]:
     return records
 
 
-# --- Figure 5: the norms' weights -----------------------------------------------------------------------------------------
+# --- Figure 5: the norms' weights -------------------------------------------------------------------------------------
 
 CORRELATED = ("pearson", "pearson at outliers")
 OUTLIERS = ("first norm", "second norm", "both", *CORRELATED)
@@ -142,7 +146,8 @@ def known_sigma(setup: Setup) -> None:
 
 
 def _opposite(run: Measured) -> Verdict:
-    """A layer's correlation is known exactly: it has no interval. Two points always have one of 1 or -1: they are left out."""
+    """A layer's correlation is known exactly: it has no interval. Two points always have one of 1 or -1: they are left
+    out."""
     words = {}
     for (layer,), group in by([record for record in run.records if record.metric in OUTLIERS], "layer").items():
         first, second, both, _, correlation = (_of(group)[name] for name in OUTLIERS)
@@ -161,21 +166,22 @@ def _opposite(run: Measured) -> Verdict:
     options={"sigma": 3.0, "layer": None},
     prepare=known_sigma,
     differs=(
-        "The scatter shows the outlier features of layer 11, or of the last layer but one where a model has fewer than 11 layers "
-        "(`layer=` takes another).",
+        "The scatter shows the outlier features of layer 11, or of the last layer but one where a model has fewer "
+        "than 11 layers (`layer=` takes another).",
     ),
     claims=(
         Claim(
             "Figure 5, section 4.5.3",
-            "The outlier weights of a layer's two norms are contrary: their correlation is negative and large (below -0.5), in "
-            "almost every layer with three outlier features or more.",
+            "The outlier weights of a layer's two norms are contrary: their correlation is negative and large (below "
+            "-0.5), in almost every layer with three outlier features or more.",
             "large negative correlations, a curve",
             _opposite,
         ),
     ),
 )
 def ln_outliers(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """Does a layer's second norm undo what the outlier weights of its first norm enlarge? (The model alone is asked.)"""
+    """Does a layer's second norm undo what the outlier weights of its first norm enlarge? (The model alone is
+    asked.)"""
     if "weights" in setup.done:
         return
     layers = {one.layer + 1: one for one in norm_outliers(setup.model, sigma=setup.options["sigma"])}
@@ -184,7 +190,8 @@ def ln_outliers(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, li
         values = (len(one.first), len(one.second), len(one.shared), one.pearson, one.pearson_at_outliers)
         found = zip(OUTLIERS, values, strict=True)
         records += [Record("-", "-", name, float(value), {"layer": layer}) for name, value in found]
-    # The weights of one layer, 11 as in Figure 5, of fewer layers the last but one; none where it does not have two norms.
+    # The weights of one layer, 11 as in Figure 5, of fewer layers the last but one; none where it does not have two
+    # norms.
     shown = setup.options["layer"] or (SHOWN if SHOWN in layers else sorted(layers)[-2:][0])
     if shown in layers:
         both = list(zip(WEIGHT, norm_weights(setup.model)[shown - 1], strict=True))

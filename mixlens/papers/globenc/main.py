@@ -44,9 +44,11 @@ SALIENCY = (
 
 
 def rolled(scores: Map, how: str, convention: str | None = None) -> Map:
-    """A map alone, or the product over layers: of the family's matrices as they are (as published), or with rows summing to 1.
+    """A map alone, or the product over layers: of the family's matrices as they are (as published), or with rows
+    summing to 1.
 
-    Maps of other papers are rolled out as those papers do, and with rows summing to 1. A `convention` overrides the former.
+    Maps of other papers are rolled out as those papers do, and with rows summing to 1. A `convention` overrides the
+    former.
     """
     if how == "alone":
         return scores
@@ -55,11 +57,12 @@ def rolled(scores: Map, how: str, convention: str | None = None) -> Map:
     return scores.rollout(None if scores.info["convention"] == "input" else "toolkit")
 
 
-# --- what is explained --------------------------------------------------------------------------------------------------
+# --- what is explained ------------------------------------------------------------------------------------------------
 
 
 def reference_of(setup: Setup, trace: Trace, example: Example) -> Any:
-    """The scores that the maps are compared with: an attribution to the true or the predicted class, such as gradient x input."""
+    """The scores that the maps are compared with: an attribution to the true or the predicted class, such as gradient x
+    input."""
     return attribution_of(trace, parse_method(setup.options["reference"]), target=target_of(setup, example))
 
 
@@ -103,8 +106,8 @@ def known_reference(setup: Setup) -> None:
     without = [name for name, true in truth.items() if true is None]
     if without:
         raise InputError(
-            f"{setup.experiment.name!r} explains the true class, and {len(without)} examples have none ({without[0]} ...). "
-            "Take labelled data, or explain the predicted class: target=predicted."
+            f"{setup.experiment.name!r} explains the true class, and {len(without)} examples have none ({without[0]} "
+            "...). Take labelled data, or explain the predicted class: target=predicted."
         )
     if _classifies(setup):
         label_ids(map(str, truth.values()), setup.model, given=classes_of(setup))
@@ -116,7 +119,7 @@ def known_confidence(setup: Setup) -> None:
         raise InputError(f"confidence= is a number between 0 and 1, such as 0.99, not {confidence!r}.")
 
 
-# --- tables by layer ----------------------------------------------------------------------------------------------------
+# --- tables by layer --------------------------------------------------------------------------------------------------
 
 
 def per_layer(
@@ -129,8 +132,8 @@ def per_layer(
     note: str = "",
     confidence: float = 0.95,
 ) -> Table:
-    """One row for each group of records that agree in `fields`, one column for each layer. An example with several values counts
-    as one: they are not drawn apart."""
+    """One row for each group of records that agree in `fields`, one column for each layer. An example with several
+    values counts as one: they are not drawn apart."""
     layers = sorted({int(record.info["layer"]) for record in records})
     rows = wide_rows(records, layers, fields, "layer", seed=seed, together=True, confidence=confidence)
     return Table(name, title, (*fields, *(f"layer {layer}" for layer in layers)), rows, note)
@@ -142,7 +145,8 @@ def rows_of(table: Table, metric: str) -> Table:
 
 
 def lines(table: Table, axes: Any, *, labels: int = 1, band: bool = False, **style: Any) -> None:
-    """A row of a table is a line over layers; its first `labels` cells are its name. With `band` its intervals are shaded."""
+    """A row of a table is a line over layers; its first `labels` cells are its name. With `band` its intervals are
+    shaded."""
     places = range(1, sum(name.startswith("layer ") for name in table.columns) + 1)
     for row in table.rows:
         ends = [(np.nan,) * 3 if cell is None else (cell.mean, cell.low, cell.high) for cell in row[-len(places) :]]  # type: ignore[union-attr]
@@ -175,9 +179,12 @@ def mean_of(values: Any) -> tuple[float, int]:
     return (float(np.nan) if missing.all() else float(values[~missing].mean())), int(missing.sum())
 
 
-# --- Table 1: the whole model ------------------------------------------------------------------------------------------
+# --- Table 1: the whole model -----------------------------------------------------------------------------------------
 
-NOTE = f"Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. {NAMES}"
+NOTE = (
+    "Mean over examples and 95 % interval. *rolled out*: the matrices as they are for this family, as published. "
+    + NAMES
+)
 
 
 def finish_table1(setup: Setup, records: list[Record]) -> list[Table]:
@@ -240,13 +247,15 @@ CLAIMS = (
     ),
     Claim(
         "Table 1, section 4.5.1",
-        "Each norm-based map correlates more than its weight-based counterpart (N and W, with no, fixed and exact residual).",
+        "Each norm-based map correlates more than its weight-based counterpart (N and W, with no, fixed and exact "
+        "residual).",
         "SST2: 0.44, 0.48, 0.73 against -0.11, -0.24, 0.19; HateXplain: 0.43, 0.48, 0.66 against 0.12, 0.13, 0.53",
         pairs_above(NORM_PAIRS, ROLLED[1]),
     ),
     Claim(
         "Table 1, section 4.5.2",
-        "Exact context-mixing ratios do much better than a fixed one of 0.5 (here: by any margin): W_RES above W_FIXEDRES.",
+        "Exact context-mixing ratios do much better than a fixed one of 0.5 (here: by any margin): W_RES above "
+        "W_FIXEDRES.",
         "0.19 against -0.24 (SST2), 0.27 against -0.05 (MNLI), 0.53 against 0.13 (HateXplain)",
         above("attention_residual", ("attention_fixed_residual",), ROLLED[1]),
     ),
@@ -284,12 +293,12 @@ CLAIMS = (
     prepare=known_reference,
     differs=(
         SALIENCY,
-        "A text that is longer than the model reads is left out or refused, not cut. The paper does not say what it does; its "
-        "released code cuts texts at 64 to 128 tokens.",
-        "HateXplain posts whose three annotators give three labels are left out. The paper does not say what it does; its "
-        "released code takes one of the three.",
-        "`mixlens reproduce globenc` reads MNLI from validation_mismatched, the split of the authors' stored saliencies. The "
-        "paper says the validation set.",
+        "A text that is longer than the model reads is left out or refused, not cut. The paper does not say what it "
+        "does; its released code cuts texts at 64 to 128 tokens.",
+        "HateXplain posts whose three annotators give three labels are left out. The paper does not say what it does; "
+        "its released code takes one of the three.",
+        "`mixlens reproduce globenc` reads MNLI from validation_mismatched, the split of the authors' stored "
+        "saliencies. The paper says the validation set.",
         "Norms have the model's epsilon beside the variance, under the root; appendix A.1 writes it inside the square.",
     ),
     published=PUBLISHED,

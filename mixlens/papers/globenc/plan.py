@@ -1,4 +1,5 @@
-"""The plan of GlobEnc: Modarressi et al. 2022, Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer."""
+"""The plan of GlobEnc: Modarressi et al. 2022, Quantifying Global Token Attribution by Incorporating the Whole Encoder
+Layer."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from ...runs.experiments.plan import Item, Role, Step, plan
 from .main import FAMILY
 
 PAPER = (
-    "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer in "
-    "Transformers"
+    "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder Layer "
+    "in Transformers"
 )
 DATASETS = {"sst2": "SST2", "mnli": "MNLI", "hatexplain": "HateXplain"}
 MODELS = {
@@ -86,7 +87,8 @@ def _each(command: str) -> str:
     return f"{command} (then {', '.join(FAMILY[1:])} for --method)"
 
 
-RAW = f"{FAMILY[0]}:rollout=globenc"  # by itself attention is rolled out with half an identity (eq. 13), which is W_FIXEDRES
+# By itself attention is rolled out with half an identity (eq. 13), which is W_FIXEDRES.
+RAW = f"{FAMILY[0]}:rollout=globenc"
 ANY = "the text does not print the sentences; with any"
 OWN = f"{ANY} premise and hypothesis"
 ITEMS = (
@@ -96,8 +98,8 @@ ITEMS = (
     Item(
         "Section 4.3.2, in the text",
         "HTA maps of 256 sentences take 2 hours, all other maps 5 seconds",
-        reason="a time on the authors' machine; the manifest of each step has its seconds, and docs/measured/performance.md "
-        "has the cost of each method",
+        reason="a time on the authors' machine; the manifest of each step has its seconds, and "
+        "docs/measured/performance.md has the cost of each method",
     ),
     Item("Table 1", "correlation with saliency, BERT-base, three datasets", TABLES["Table 1"]),
     Item(

@@ -74,7 +74,7 @@ NEXT = " in the next"
 UNNOTICED = 0.05  # a difference of cue alignment below this is called none
 
 
-# --- claims -------------------------------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------------------
 
 
 def needing(names: Sequence[str], told: str, rule: Rule) -> Rule:
@@ -92,7 +92,8 @@ def by_layer(run: Measured, values: Callable[[int], Any], more: str = "") -> dic
 
 
 def first_in_every_layer(metric: str, *, lower: bool = False) -> Rule:
-    """Value Zeroing against every other map in every layer, Attn-rollout too, all at once; with `lower` less is better."""
+    """Value Zeroing against every other map in every layer, Attn-rollout too, all at once; with `lower` less is
+    better."""
 
     def rule(run: Measured) -> Verdict:
         rivals = [name for name in (*RIVALS, ATTENTION_ROLLED) if run[name, metric, 1]]
@@ -155,19 +156,22 @@ SHOWN = "a heat map; no number in the text"
 CLAIMS = (
     Claim(
         f"section 5, {FIGURES}, A.3 and A.4",
-        "Across all layers Value Zeroing gives cue words a larger share than every other context mixing method (dot product).",
+        "Across all layers Value Zeroing gives cue words a larger share than every other context mixing method (dot "
+        "product).",
         SHOWN,
         first_in_every_layer("cue_dot"),
     ),
     Claim(
         f"section 5, {FIGURES}, A.3 and A.4",
-        "Across all layers Value Zeroing ranks cue words higher than every other context mixing method (average precision).",
+        "Across all layers Value Zeroing ranks cue words higher than every other context mixing method (average "
+        "precision).",
         SHOWN,
         first_in_every_layer("cue_average_precision"),
     ),
     Claim(
         "Appendix A.2, Figure A.2",
-        "Across all layers Value Zeroing needs fewer probes to find the cue words than every other context mixing method.",
+        "Across all layers Value Zeroing needs fewer probes to find the cue words than every other context mixing "
+        "method.",
         SHOWN,
         first_in_every_layer("probes_needed", lower=True),
     ),
@@ -185,14 +189,15 @@ CLAIMS = (
     ),
     Claim(
         "section 5",
-        "With the norm of the transformed values (Attn-norm) attention finds cue words much better (here: by any margin).",
+        "With the norm of the transformed values (Attn-norm) attention finds cue words much better (here: by any "
+        "margin).",
         SHOWN,
         mean_above("norm", ("attention",), "cue_dot"),
     ),
     Claim(
         "section 5",
-        "With residual connection and layer normalization (Attn-norm + RES + LN) the norms seem to find no cue words: read here "
-        "as a smaller share for cue words than Attn-norm gives.",
+        "With residual connection and layer normalization (Attn-norm + RES + LN) the norms seem to find no cue words: "
+        "read here as a smaller share for cue words than Attn-norm gives.",
         SHOWN,
         mean_above("norm", ("norm_residual_ln",), "cue_dot"),
     ),
@@ -210,8 +215,8 @@ CLAIMS = (
     ),
     Claim(
         "section 5",
-        "Without rollout GlobEnc and ALTI do not give good scores: read here as a smaller share for cue words, mean over "
-        "layers, than Value Zeroing and Attn-norm give.",
+        "Without rollout GlobEnc and ALTI do not give good scores: read here as a smaller share for cue words, mean "
+        "over layers, than Value Zeroing and Attn-norm give.",
         SHOWN,
         mean_above((OURS, "norm"), ("globenc", "alti"), "cue_dot"),
     ),
@@ -223,14 +228,15 @@ CLAIMS = (
     ),
     Claim(
         "section 6",
-        "Gradient-based scores of cue words go up monotonically towards the embedding: each layer's are above the next one's.",
+        "Gradient-based scores of cue words go up monotonically towards the embedding: each layer's are above the "
+        "next one's.",
         SHOWN,
         rise_towards_the_input,
     ),
 )
 
 
-# --- cue alignment ------------------------------------------------------------------------------------------------------
+# --- cue alignment ----------------------------------------------------------------------------------------------------
 
 
 def _finish_alignment(setup: Setup, records: list[Record]) -> list[Table]:
@@ -284,7 +290,7 @@ def cue_alignment(setup: Setup, example: Example) -> list[Record]:
     return records
 
 
-# --- distances ----------------------------------------------------------------------------------------------------------
+# --- distances --------------------------------------------------------------------------------------------------------
 
 
 def _patterns(setup: Setup, records: list[Record]) -> dict[str, Agreement]:
@@ -350,8 +356,8 @@ def unnoticed(run: Measured) -> Verdict:
     figure=heats(("cue_dot", "like_the_first")),
     differs=(
         *DIFFERS_DATA,
-        "Representations are standardised over the tokens of a sentence; Timkey and van Schijndel, whom the paper follows, "
-        "standardise over a corpus.",
+        "Representations are standardised over the tokens of a sentence; Timkey and van Schijndel, whom the paper "
+        "follows, standardise over a corpus.",
         "The paper does not say of which model Figure A.1 is.",
     ),
     claims=(
@@ -363,8 +369,8 @@ def unnoticed(run: Measured) -> Verdict:
         ),
         Claim(
             "Appendix A.1, Figure A.1",
-            "Spearman's and Euclidean distance, and all three with normalised representations, show the same pattern over layers "
-            "as cosine distance.",
+            "Spearman's and Euclidean distance, and all three with normalised representations, show the same pattern "
+            "over layers as cosine distance.",
             "curves; no number in the text",
             lambda run: verdict_on_agreement(_patterns(run.setup, run.records)),
         ),

@@ -35,13 +35,13 @@ from .main import (
     value_zeroing,
 )
 
-TABLE_3 = {
-    "BERT, pre-trained": ("-0.01", "-0.10", "0.19", "0.03", "-0.08", "-0.01", "0.17", "0.11", "0.07", "0.20", "0.26"),
-    "BERT, fine-tuned": ("0.00", "-0.07", "0.14", "-0.05", "-0.17", "-0.09", "0.19", "0.16", "0.21", "0.29", "0.31"),
+TABLE_3 = {  # in the order of METHODS
+    "BERT, pre-trained": "-0.01 -0.10 0.19 0.03 -0.08 -0.01 0.17 0.11 0.07 0.20 0.26",
+    "BERT, fine-tuned": "0.00 -0.07 0.14 -0.05 -0.17 -0.09 0.19 0.16 0.21 0.29 0.31",
 }
 
 
-# --- blank-out ----------------------------------------------------------------------------------------------------------
+# --- blank-out --------------------------------------------------------------------------------------------------------
 
 
 def _over_all(record: Record) -> bool:
@@ -85,7 +85,7 @@ def _prepare_faithfulness(setup: Setup) -> None:
     ),
     differs=(*DIFFERS_DATA, *DIFFERS_GRADIENTS[1:], *DIFFERS_ROLLOUT),
     published=tuple(
-        Published("Table 3", setting, "spearman", dict(zip(METHODS, numbers, strict=True)), table="overall")
+        Published("Table 3", setting, "spearman", dict(zip(METHODS, numbers.split(), strict=True)), table="overall")
         for setting, numbers in TABLE_3.items()
     ),
     claims=(
@@ -128,7 +128,7 @@ def faithfulness(setup: Setup, example: Example) -> list[Record]:
     return [one for method, rows in every.items() for one in measured(example, method, rows, {"spearman": correlation})]
 
 
-# --- accuracy -----------------------------------------------------------------------------------------------------------
+# --- accuracy ---------------------------------------------------------------------------------------------------------
 
 CONDITIONS = ("pre-trained", "fine-tuned")
 
@@ -182,7 +182,8 @@ def _tuning_helps(run: Measured) -> Verdict:
     ),
 )
 def accuracy(setup: Setup, example: Example) -> list[Record]:
-    """How often does the model prefer the target to the foil? One model, or the pre-trained and then the fine-tuned one."""
+    """How often does the model prefer the target to the foil? One model, or the pre-trained and then the fine-tuned
+    one."""
     records = []
     for condition, model in zip(names_in(setup.options["conditions"]), setup.models, strict=False):
         trace = model.trace(example)

@@ -14,7 +14,7 @@ from ...data import cue_tokens
 from ...metrics.alignment import first_pieces
 from ...metrics.arguments import Marks, marks_at, one_of
 from ...runs.experiments.experiment import Setup, experiment
-from ...runs.experiments.figure_style import WIDTH, share_tints
+from ...runs.experiments.figure_style import WIDTH, tints
 from ...runs.experiments.tables import Table, by, interval_of
 from ...scoring.aggregate import rolled_row, rows_to_one
 from ...scoring.asking import MethodRequest, maps_of, rolled
@@ -45,7 +45,8 @@ NAMES = {  # as the paper writes them
 }
 LOWER_IS_BETTER = ("probes_needed",)
 
-# In a rollout rows sum to 1, and the identity is added to: the maps that hold no residual connection, all maps, or none.
+# In a rollout rows sum to 1, and the identity is added to: the maps that hold no residual connection, all maps, or
+# none.
 WITH_IDENTITY: Mapping[str, tuple[str, ...]] = {
     "missing": ("attention", "norm"),
     "always": tuple(name for name in MAPS if name != "random"),
@@ -62,24 +63,26 @@ ROLLOUT_OPTIONS: Mapping[str, Any] = {"identity": WORDS["identity"][0]}
 CUE_OPTIONS: Mapping[str, Any] = {**GRADIENT_OPTIONS, "signs": "absolute", "pieces": "all"}
 DIFFERS_DATA = (
     "The cues are found by one rule for each BLiMP template; the paper used spaCy (its released code neuralcoref too).",
-    "One task is balanced, and words of more than one token of the model are left out: both as in the released code; the paper "
-    "does not say so. Here the rows to keep are drawn without replacement, and words are left out after balancing, not before.",
+    "One task is balanced, and words of more than one token of the model are left out: both as in the released code; "
+    "the paper does not say so. Here the rows to keep are drawn without replacement, and words are left out after "
+    "balancing, not before.",
     "Train and Test are drawn by another seed than the paper's, which is not published.",
 )
 DIFFERS_GRADIENTS = (
-    "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper does not say "
-    "whether it takes the states that enter or leave a layer (option states=leave).",
-    "The paper does not name the steps and the baseline of IG or the implementation of DL. Here IG takes 20 Gauss-Legendre "
-    "nodes, both start from a text of mask tokens, and DL's multipliers are exact through attention and norms. The DeepLift of "
-    "captum knows none of BERT's functions; there it is the gradient times the difference from the baseline.",
-    "Section 4.3 makes scores positive and does not say how: here absolute values are taken (option signs). The gradient of the "
-    "true label is that of the target word's logit (option gradients_of=pair: less the foil's).",
+    "Gradients at layer l are taken at the states that enter it, which are what a map of layer l mixes; the paper "
+    "does not say whether it takes the states that enter or leave a layer (option states=leave).",
+    "The paper does not name the steps and the baseline of IG or the implementation of DL. Here IG takes 20 "
+    "Gauss-Legendre nodes, both start from a text of mask tokens, and DL's multipliers are exact through attention "
+    "and norms. The DeepLift of captum knows none of BERT's functions; there it is the gradient times the difference "
+    "from the baseline.",
+    "Section 4.3 makes scores positive and does not say how: here absolute values are taken (option signs). The "
+    "gradient of the true label is that of the target word's logit (option gradients_of=pair: less the foil's).",
 )
 DIFFERS_ROLLOUT = (
-    "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here every row "
-    "is made to sum to 1. Without the option `identity` the identity is added for Attn and Attn-norm, whose maps hold no "
-    "residual connection, and for no other; identity=always adds it for all, identity=never for none, as the released code "
-    "of Value Zeroing (name:rollout=CONVENTION changes it for one method).",
+    "The paper names Abnar and Zuidema's rollout for all scores and releases the code for Value Zeroing alone. Here "
+    "every row is made to sum to 1. Without the option `identity` the identity is added for Attn and Attn-norm, whose "
+    "maps hold no residual connection, and for no other; identity=always adds it for all, identity=never for none, as "
+    "the released code of Value Zeroing (name:rollout=CONVENTION changes it for one method).",
 )
 
 
@@ -95,7 +98,7 @@ def names_in(written: str) -> list[str]:
     return [name.strip() for name in str(written).split(",") if name.strip()]
 
 
-# --- scores -------------------------------------------------------------------------------------------------------------
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 def refuse_unknown_words(setup: Setup) -> None:
@@ -106,7 +109,8 @@ def refuse_unknown_words(setup: Setup) -> None:
 
 
 def aim_of(example: Example, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What gradients explain: the target word (the true label, section 4.3), or with "pair" the target less the foil."""
+    """What gradients explain: the target word (the true label, section 4.3), or with "pair" the target less the
+    foil."""
     target = "predicted" if example.target is None else example.target
     foil = example.foil if options.get("gradients_of") == "pair" else None
     return {"target": target, "foil": foil}
@@ -157,7 +161,7 @@ def cues_of(setup: Setup, trace: Trace, example: Example) -> Marks:
     return first_pieces(trace, cues) if setup.options.get("pieces") == "first" else cues
 
 
-# --- records and tables -------------------------------------------------------------------------------------------------
+# --- records and tables -----------------------------------------------------------------------------------------------
 
 
 def measured(example: Example, method: str, rows: Rows, measures: Mapping[str, Any]) -> list[Record]:
@@ -172,7 +176,8 @@ def measured(example: Example, method: str, rows: Rows, measures: Mapping[str, A
 
 
 def layer_table(setup: Setup, records: Sequence[Record], metric: str, title: str, note: str = "") -> Table:
-    """Methods by layers: the mean of a metric, as in the paper's heat maps. The note says how wide the intervals are."""
+    """Methods by layers: the mean of a metric, as in the paper's heat maps. The note says how wide the intervals
+    are."""
     single = [record for record in records if record.metric == metric and record.info["layer"]]
     rows, widths, depth = [], [], 0
     for (method,), group in by(single, "method").items():
@@ -196,7 +201,7 @@ def named_table(tables: Sequence[Table], name: str) -> Table:
     return next(table for table in tables if table.name == name)
 
 
-# --- figures ------------------------------------------------------------------------------------------------------------
+# --- figures ----------------------------------------------------------------------------------------------------------
 
 
 def heat(axes: Any, table: Table) -> None:
@@ -204,7 +209,7 @@ def heat(axes: Any, table: Table) -> None:
     methods = table.column("method")
     grid = np.array([row[1:] for row in table.rows], dtype=np.float64).T[::-1]  # [layer method]
     sign = -1 if table.name in LOWER_IS_BETTER else 1
-    axes.imshow(sign * grid, cmap=share_tints(), aspect="auto")
+    axes.imshow(sign * grid, cmap=tints("surface", "share-tint"), aspect="auto")
     axes.set_xticks(range(len(methods)), [NAMES.get(method, method) for method in methods], rotation=90)
     axes.set_yticks(range(len(grid)), [str(layer) for layer in range(len(grid), 0, -1)])
     axes.set_ylabel("layer")

@@ -1,4 +1,5 @@
-"""Value Zeroing (Mohebbi et al. 2023): every table, figure and number in the text, with the run or the command that makes it."""
+"""Value Zeroing (Mohebbi et al. 2023): every table, figure and number in the text, with the run or the command that
+makes it."""
 
 from __future__ import annotations
 
@@ -130,8 +131,8 @@ ITEMS = (
     Item("Table 3", "correlation with blank-out", FAITHFUL),
     Item(
         "Figure 4",
-        "scores of one sentence, ten methods: maps rolled out as in Table 3, gradients of the target word alone, absolute "
-        "(but for DL, whose negative scores keep their sign)",
+        "scores of one sentence, ten methods: maps rolled out as in Table 3, gradients of the target word alone, "
+        "absolute (but for DL, whose negative scores keep their sign)",
         command=(
             f"mixlens plot {SENTENCE} --model TUNED --target were --kind rows -o figure4.svg --method "
             + ",".join((*ROLLED[:-1], *GRADIENTS, ROLLED[-1]))

@@ -1,4 +1,5 @@
-"""Value Zeroing, evaluation 2 (section 6, Figure 3, Table 2): does cue alignment rise where the gap comes to know the number?"""
+"""Value Zeroing, evaluation 2 (section 6, Figure 3, Table 2): does cue alignment rise where the gap comes to know the
+number?"""
 
 from __future__ import annotations
 
@@ -49,13 +50,13 @@ FIGURE_3 = {("gap", 3): "1.52", ("gap", 4): "1.72", ("gap", 8): "2.03", ("gap", 
 JUMPS = (4, 9)  # the layers at which the fine-tuned BERT jumps
 
 
-# --- what records say ---------------------------------------------------------------------------------------------------
+# --- what records say -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What a run measured: bits [layer example] of the gap's number (layer 0 is the embedding); the cue's share in layers 1 to
-    the last, [layer example] of each method, for some of the examples or all of them."""
+    """What a run measured: bits [layer example] of the gap's number (layer 0 is the embedding); the cue's share in
+    layers 1 to the last, [layer example] of each method, for some of the examples or all of them."""
 
     bits: Array
     alignment: Mapping[str, Array]
@@ -63,7 +64,8 @@ class Curves:
 
     @cached_property
     def compression(self) -> Array:
-        """[layer], layers 1 to the last: uniform bits over bits (eq. 13). The uniform code of two numbers takes one bit."""
+        """[layer], layers 1 to the last: uniform bits over bits (eq. 13). The uniform code of two numbers takes one
+        bit."""
         return 1 / self.bits[1:].mean(-1)
 
     def agreement(self, method: str) -> Agreement:
@@ -84,8 +86,8 @@ class Curves:
 
 
 def _resampled(values: Array, seed: int) -> Array:
-    """[draw layer]: the means of [layer example] over examples drawn again, the same ones for the same number of examples.
-    An example without a value (NaN) in a layer is in no mean of that layer."""
+    """[draw layer]: the means of [layer example] over examples drawn again, the same ones for the same number of
+    examples. An example without a value (NaN) in a layer is in no mean of that layer."""
     n = values.shape[1]
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=DRAWS).astype(np.float64)
     defined = ~np.isnan(values)
@@ -118,13 +120,14 @@ def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
     nothing = (
         "1.44: nothing is known (released code)" if setup.options["variant"] == "released" else "1: nothing is known"
     )
-    note = f"Compression (eq. 13) of the number, singular or plural, by online coding; {nothing}. Layer 0 is the embedding."
+    note = f"Compression (eq. 13) of the number, singular or plural, by online coding; {nothing}. Layer 0 is the "
+    note += "embedding."
     rises = "Does cue alignment rise with compression? Spearman's rank correlation over layers"
     count = max((values.shape[-1] for values in curves.alignment.values()), default=0)
     why = (
-        "The interval is what other sentences would give, by resampling; p is the share of orders of the "
-        f"{depth} layers that give as much by chance, in either direction. Cue alignment is measured on "
-        f"{count:,} of the {len(setup.examples):,} sentences (option aligned)."
+        f"The interval is what other sentences would give, by resampling; p is the share of orders of the {depth} "
+        f"layers that give as much by chance, in either direction. Cue alignment is measured on {count:,} of the "
+        f"{len(setup.examples):,} sentences (option aligned)."
     )
     aligned = "Cue alignment (dot product) by layer"
     return [
@@ -134,7 +137,7 @@ def _finish_probing(setup: Setup, records: list[Record]) -> list[Table]:
     ]
 
 
-# --- claims -------------------------------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------------------
 
 
 def on_agreement(run: Measured, names: Sequence[str], *, negative: bool = False) -> Verdict:
@@ -231,8 +234,8 @@ CLAIMS = (
     ),
     Claim(
         "section 6, Figures 1 and 2",
-        "Value Zeroing aligns more with cue words at layers 4 and 9, where compression jumps: read here as a larger share for "
-        "cue words than the mean of the other layers.",
+        "Value Zeroing aligns more with cue words at layers 4 and 9, where compression jumps: read here as a larger "
+        "share for cue words than the mean of the other layers.",
         "heat maps; no number in the text",
         aligned_at_jumps,
         given=BITS,
@@ -240,7 +243,7 @@ CLAIMS = (
 )
 
 
-# --- the long work ------------------------------------------------------------------------------------------------------
+# --- the long work ----------------------------------------------------------------------------------------------------
 
 
 def _prepare_probing(setup: Setup) -> None:
@@ -279,8 +282,9 @@ def _prepare_probing(setup: Setup) -> None:
     differs=(
         *DIFFERS_DATA,
         *DIFFERS_GRADIENTS,
-        "variant=paper counts bits as Voita and Titov define them. variant=released counts as the paper's released code does, "
-        "which adds nats to bits: there no label compresses to over 3.19, and the compressions of the two are not comparable.",
+        "variant=paper counts bits as Voita and Titov define them. variant=released counts as the paper's released "
+        "code does, which adds nats to bits: there no label compresses to over 3.19, and the compressions of the two "
+        "are not comparable.",
     ),
     published=(
         *(
@@ -299,7 +303,8 @@ def _prepare_probing(setup: Setup) -> None:
     claims=CLAIMS,
 )
 def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[Record]]]:
-    """From which layer on does the gap know the number, by minimum description length, and does cue alignment rise there?"""
+    """From which layer on does the gap know the number, by minimum description length, and does cue alignment rise
+    there?"""
     places, options = names_in(setup.options["places"]), setup.options
     cells = [(place, layer) for layer in range(setup.model.n_layers + 1) for place in places]
     missing = [cell for cell in cells if "{}-{}".format(*cell) not in setup.done]
@@ -320,8 +325,8 @@ def probing(setup: Setup, examples: list[Example]) -> Iterator[tuple[str, list[R
 
 
 def _states(setup: Setup, examples: Sequence[Example]) -> dict[str, Array]:
-    """place -> hidden states [example layer d]. The other place is a token that is neither the gap, nor a cue, nor special; the
-    last one where there is none."""
+    """place -> hidden states [example layer d]. The other place is a token that is neither the gap, nor a cue, nor
+    special; the last one where there is none."""
     generator = np.random.default_rng(setup.seed)
     states: dict[str, list[Array]] = {place: [] for place in PLACES}
     for example in examples:

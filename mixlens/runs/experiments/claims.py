@@ -3,7 +3,8 @@
 A claim is a line: where the paper says it, what it says in our words, its numbers, and a rule over what a run measured:
 
 Claim("Table 1", "GlobEnc is above raw attention.", "0.77 against -0.11", above("globenc", ["attention"], "rolled out"))
-Claim("Figure 3", "It rises.", "a curve", lambda run: run.positive({"rise": run["globenc", "rho", 12] - run["globenc", "rho", 1]}))
+Claim("Figure 3", "It rises.", "a curve", lambda run: run.positive({"rise": run["globenc", "rho", 12] - run["globenc",
+"rho", 1]}))
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from inspect import signature
 from itertools import chain
 from typing import Any, Self
 
@@ -28,26 +28,26 @@ SAME, DIFFERENT, UNDECIDED, INCOMPARABLE = "same", "different", "not told apart"
 MOST = 0.75  # the share of layers that "almost every layer" asks for
 WORDS = (SAME, DIFFERENT, UNDECIDED, INCOMPARABLE)
 RULES = (
-    "A claim of order (A above B) is judged by the differences A - B on the same examples, with 95 % intervals that hold "
-    "for all pairs of the claim at once (max-t over 2,000 common resamples). **same**: every interval is above 0. "
-    "**different**: one interval or more is below 0. **not told apart**: neither; the number of examples that would decide "
-    "it (80 % power, for that pair alone) is given. For a claim that A is below B, read above and below exchanged. A claim of "
-    "a bound is judged likewise by the differences from the bound. A claim about almost every layer is judged by all layers "
-    "at once: **same** "
-    "where it holds in three quarters of the layers or more, **different** where it is the other way round in more than a "
-    "quarter of them. A claim about every layer shows of each layer the pair that speaks least for it. A claim that something "
-    "rises or falls with depth is judged by Spearman's rank correlation of layer and value in each text: its mean over the "
-    "texts is compared with 0, as a bound is. A claim that compares two runs is judged by the differences of their means; the "
-    "texts of each run are resampled apart (1,000 times). Where a value belongs to a layer and not to a text, layers are "
-    "resampled. A claim that two things differ is **same** where one interval leaves out 0. "
-    "**not comparable**: the run does not measure what the paper measures, or lacks what the claim takes for granted; the reason "
-    "is given. "
-    "Numbers of the paper stand beside ours for the reader; they come from other models and are not tested for equality. "
-    "Claims about ranks over layers are judged by the share of all orders of the layers that correlate as highly in either "
-    "direction (p below 0.05; the verdict names the smallest rho that so few layers can tell from chance), and claims that one "
-    "such correlation is above another by 1,000 resamples of the examples; for these no number of examples is given. Exact "
-    "values, such as correlations of weights, have no interval and are compared with the bound as they are; a claim that two "
-    "numbers are almost equal holds where the interval of their difference lies within the width that the claim names."
+    "A claim of order (A above B) is judged by the differences A - B on the same examples, with 95 % intervals that "
+    "hold for all pairs of the claim at once (max-t over 2,000 common resamples). **same**: every interval is above "
+    "0. **different**: one interval or more is below 0. **not told apart**: neither; the number of examples that "
+    "would decide it (80 % power, for that pair alone) is given. For a claim that A is below B, read above and below "
+    "exchanged. A claim of a bound is judged likewise by the differences from the bound. A claim about almost every "
+    "layer is judged by all layers at once: **same** where it holds in three quarters of the layers or more, "
+    "**different** where it is the other way round in more than a quarter of them. A claim about every layer shows of "
+    "each layer the pair that speaks least for it. A claim that something rises or falls with depth is judged by "
+    "Spearman's rank correlation of layer and value in each text: its mean over the texts is compared with 0, as a "
+    "bound is. A claim that compares two runs is judged by the differences of their means; the texts of each run are "
+    "resampled apart (1,000 times). Where a value belongs to a layer and not to a text, layers are resampled. A claim "
+    "that two things differ is **same** where one interval leaves out 0. **not comparable**: the run does not measure "
+    "what the paper measures, or lacks what the claim takes for granted; the reason is given. Numbers of the paper "
+    "stand beside ours for the reader; they come from other models and are not tested for equality. Claims about "
+    "ranks over layers are judged by the share of all orders of the layers that correlate as highly in either "
+    "direction (p below 0.05; the verdict names the smallest rho that so few layers can tell from chance), and claims "
+    "that one such correlation is above another by 1,000 resamples of the examples; for these no number of examples "
+    "is given. Exact values, such as correlations of weights, have no interval and are compared with the bound as "
+    "they are; a claim that two numbers are almost equal holds where the interval of their difference lies within the "
+    "width that the claim names."
 )
 Examples = Mapping[str, float]  # example -> value
 Layers = Mapping[str, Mapping[str, Examples]]  # the name of a layer -> method -> values
@@ -72,7 +72,7 @@ class Verdict:
         return f"{self.word} ({self.reason})" if self.reason else self.word
 
 
-# --- what a run measured ------------------------------------------------------------------------------------------------
+# --- what a run measured ----------------------------------------------------------------------------------------------
 
 
 class Values(dict[str, float]):
@@ -103,7 +103,8 @@ def mean_over(several: Sequence[Examples]) -> Values:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run measured: `run[method, metric, layer]` are the values of its examples. The rules for claims stand on it."""
+    """What a run measured: `run[method, metric, layer]` are the values of its examples. The rules for claims stand on
+    it."""
 
     setup: Any = field(repr=False)
     records: list[Record] = field(repr=False)
@@ -117,14 +118,17 @@ class Measured:
         return groups
 
     def __getitem__(self, asked: tuple[Any, ...]) -> Values:
-        """The value of each example, of one (method, metric), (method, metric, layer) or (method, metric, layers): the mean over
-        its records."""
+        """The value of each example, of one (method, metric), (method, metric, layer) or (method, metric, layers): the
+        mean over its records."""
         method, metric, *layers = asked
         records = self._groups.get((method, metric), [])
         if layers:
             wanted = layers[0] if isinstance(layers[0], Container) else (layers[0],)
             records = [record for record in records if record.info["layer"] in wanted]
-        return values_of(records, method, metric)
+        groups: dict[str, list[float]] = {}
+        for record in records:
+            groups.setdefault(record.example, []).append(record.value)
+        return Values({e: float(one[0] if len(one) == 1 else np.mean(one)) for e, one in groups.items()})
 
     def where(self, condition: Where) -> Self:
         """The same with the records of which the condition is true."""
@@ -177,30 +181,27 @@ class Measured:
 
 
 Rule = Callable[[Measured], Verdict]
-Check = Callable[..., Verdict]  # a Rule, or a function of (setup, records, tables)
 
 
 @dataclass(frozen=True)
 class Claim:
     """A statement of the paper in our words, where it stands, its numbers there, and the rule by which a run is judged.
 
-    A rule is pure: the same records give the same verdict. A paper may say the same of other data elsewhere: `at` maps the name
-    of such data to that place, or to None where it says nothing of this data. `given` has the options of runs that it is about,
-    `models` the number of models that it is about; other runs are not judged by it.
+    A rule is pure: the same records give the same verdict. A paper may say the same of other data elsewhere: `at` maps
+    the name of such data to that place, or to None where it says nothing of this data. `given` has the options of runs
+    that it is about, `models` the number of models that it is about; other runs are not judged by it.
     """
 
     where: str
     says: str
     paper: str
-    rule: Check
+    rule: Rule
     at: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     models: int | None = None
 
     def check(self, setup: Any, records: Sequence[Record], tables: Sequence[Table]) -> Verdict:
-        if len(signature(self.rule).parameters) == 1:
-            return self.rule(Measured(setup, list(records), list(tables)))
-        return self.rule(setup, records, tables)
+        return self.rule(Measured(setup, list(records), list(tables)))
 
     def is_about(self, setup: Any) -> bool:
         return self.models in (None, len(setup.models)) and _given(self.given, setup)
@@ -231,7 +232,7 @@ def _given(options: Mapping[str, Any], setup: Any) -> bool:
     return all(setup.options.get(name) == value for name, value in options.items())
 
 
-# --- tables -------------------------------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def beside(published: Sequence[Published], tables: Sequence[Table]) -> list[Table]:
@@ -283,16 +284,7 @@ def judged_claims(
     return [Table("claims", title, columns, tuple(rows), RULES)] if rows else []
 
 
-# --- values of a run ----------------------------------------------------------------------------------------------------
-
-
-def values_of(records: Iterable[Record], method: str, metric: str, where: Where | None = None) -> Values:
-    """The value of each example: the mean over its records of this method and metric for which `where` is true."""
-    groups: dict[str, list[float]] = {}
-    for record in records:
-        if (record.method, record.metric) == (method, metric) and (where is None or where(record)):
-            groups.setdefault(record.example, []).append(record.value)
-    return Values({e: float(values[0] if len(values) == 1 else np.mean(values)) for e, values in groups.items()})
+# --- values of a run --------------------------------------------------------------------------------------------------
 
 
 def short_names(methods: Iterable[str]) -> dict[str, str]:
@@ -302,18 +294,14 @@ def short_names(methods: Iterable[str]) -> dict[str, str]:
     return {method: name if bare.count(name) == 1 else method for method, name in zip(unique, bare, strict=True)}
 
 
-def difference(one: Examples, other: Examples) -> Values:
-    """one - other, for the examples that both have."""
-    return Values(one) - other
-
-
-# --- rules --------------------------------------------------------------------------------------------------------------
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def above(
     methods: str | Sequence[str], rivals: Iterable[str], metric: str, *, where: Where | None = None, lower: bool = False
 ) -> Rule:
-    """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by example."""
+    """The claim that each of `methods` is above each of `rivals` on a metric (below, with `lower`), example by
+    example."""
     firsts = (methods,) if isinstance(methods, str) else tuple(methods)
     seconds = tuple(rivals)
     return pairs_above([(first, rival) for first in firsts for rival in seconds], metric, where=where, lower=lower)
@@ -327,8 +315,8 @@ def pairs_above(
     lower: bool = False,
     layer: Callable[[Measured], Any] | None = None,
 ) -> Rule:
-    """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by example;
-    with `layer` in that layer (or those layers) of a run."""
+    """The claim that the first method of each pair is above the second on a metric (below, with `lower`), example by
+    example; with `layer` in that layer (or those layers) of a run."""
     names = short_names(chain.from_iterable(pairs))
 
     def rule(run: Measured) -> Verdict:
@@ -357,7 +345,8 @@ def positive(contrasts: Mapping[str, Examples], *, bound: float = 0.0, seed: int
 
 
 def in_most(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0) -> Verdict:
-    """The verdict on "the first of each pair is above the second in almost every layer". All layers are compared at once."""
+    """The verdict on "the first of each pair is above the second in almost every layer". All layers are compared at
+    once."""
     of_layers, found = _in_layers(values, pairs, seed, False)
     if isinstance(found, Verdict):
         return found
@@ -367,8 +356,8 @@ def in_most(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0) 
 def in_all(values: Layers, pairs: Sequence[tuple[str, str]], *, seed: int = 0, lower: bool = False) -> Verdict:
     """The verdict on "the first of each pair is above the second in every layer" (below, with `lower`), all at once.
 
-    Of each layer the pair that speaks least for the claim is shown: the intervals hold for all pairs, so it may be picked
-    afterwards.
+    Of each layer the pair that speaks least for the claim is shown: the intervals hold for all pairs, so it may be
+    picked afterwards.
     """
     of_layers, found = _in_layers(values, pairs, seed, lower)
     if isinstance(found, Verdict):
@@ -388,7 +377,8 @@ def _in_layers(
 
 
 def most(words: Mapping[str, str], *, against: str = "the other way round") -> Verdict:
-    """The verdict on "in almost every layer", from the word of each layer. `against` says what a layer that differs does."""
+    """The verdict on "in almost every layer", from the word of each layer. `against` says what a layer that differs
+    does."""
     if not words:
         return incomparable("no layer has a value")
     layers = {word: [layer for layer, one in words.items() if one == word] for word in WORDS[:3]}

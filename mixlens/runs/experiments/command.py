@@ -55,7 +55,8 @@ def _option(name: str, written: str) -> tuple[str, Any]:
 
 
 def help_text(declared: Experiment) -> str:
-    """What `mixlens experiment NAME --help` adds: the paper, the protocol that is the default, and what differs from it."""
+    """What `mixlens experiment NAME --help` adds: the paper, the protocol that is the default, and what differs from
+    it."""
     facts = [f"{declared.name}: {declared.summary}", f"{declared.paper}: {declared.shows}."]
     facts += [
         f"Model for: {', '.join(declared.task) or 'any task'}. Default model: {declared.model}. Data: {declared.data}."
@@ -86,7 +87,8 @@ def reproduce_text(name: str | None, **question: Any) -> str:
 def _plan_line(plan: Plan) -> str:
     roles = ", ".join(role.name for role in plan.roles)
     data = ", ".join(dict.fromkeys(step.data for step in plan.steps))
-    return f"{plan.name}: {plan.paper}\n  models: {roles}\n  data: {data}\n  steps: {', '.join(s.name for s in plan.steps)}"
+    steps = ", ".join(step.name for step in plan.steps)
+    return f"{plan.name}: {plan.paper}\n  models: {roles}\n  data: {data}\n  steps: {steps}"
 
 
 def reproduction_text(reproduction: Reproduction, out: Any = None) -> str:

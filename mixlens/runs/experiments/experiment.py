@@ -1,4 +1,5 @@
-"""What an experiment is: its declaration, its registry, what its functions get (Setup) and what a run gives back (Outcome)."""
+"""What an experiment is: its declaration, its registry, what its functions get (Setup) and what a run gives back
+(Outcome)."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ Packages = tuple[str, ...] | Callable[[Mapping[str, Any]], Iterable[str]]
 class Experiment:
     """One evaluation of one paper.
 
-    `measure(setup, example)` gives the records of one example, all methods. With `whole` it is `measure(setup, examples)` and
-    yields (key, records), in the same order every time; it skips what is in `setup.done`. `finish(setup, records)` is pure:
-    the same records, the same tables. The first of them is summary.csv. `figure(setup, tables, figure)` draws. After the tables
-    of `finish` come those of `published` (the paper's numbers beside ours) and of `claims` (verdicts).
+    `measure(setup, example)` gives the records of one example, all methods. With `whole` it is `measure(setup,
+    examples)` and yields (key, records), in the same order every time; it skips what is in `setup.done`. `finish(setup,
+    records)` is pure: the same records, the same tables. The first of them is summary.csv. `figure(setup, tables,
+    figure)` draws. After the tables of `finish` come those of `published` (the paper's numbers beside ours) and of
+    `claims` (verdicts).
     """
 
     name: str
@@ -110,7 +112,8 @@ EXPERIMENTS = Registry[Experiment](
 
 
 def experiment(*, name: str, **declared: Any) -> Callable[[Measure], Measure]:
-    """Register an experiment under its name; the function it decorates is its `measure`, the rest are the fields of `Experiment`."""
+    """Register an experiment under its name; the function it decorates is its `measure`, the rest are the fields of
+    `Experiment`."""
     lists = {field: tuple(declared[field]) for field in ("methods", "task", "needs") if field in declared}
     return EXPERIMENTS.register(
         lambda title, measure: Experiment(title, measure=measure, **{**declared, **lists}), name=name

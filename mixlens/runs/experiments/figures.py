@@ -14,7 +14,8 @@ __all__ = ["bars", "curves_of", "lines"]
 
 
 def bars(axes: Any, table: Table, value: str, *, label: str = "method", title: str = "", ordered: bool = False) -> None:
-    """One bar for each row with its interval, the largest on top; or in the order of the table, which is `ordered` already."""
+    """One bar for each row with its interval, the largest on top; or in the order of the table, which is `ordered`
+    already."""
     rows = list(zip(map(str, table.column(label)), table.column(value), strict=True))
     rows = rows if ordered else sorted(rows, key=lambda row: _descending(_mean(row[1])))
     means = [_mean(cell) for _, cell in rows]

@@ -76,7 +76,8 @@ def _shard(path: Path) -> Units:
         return units
     except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
         raise ResultError(
-            f"{str(path)!r} cannot be read ({type(error).__name__}). Move it away and run again: what it held is measured again."
+            f"{str(path)!r} cannot be read ({type(error).__name__}). Move it away and run again: what it held is "
+            "measured again."
         ) from None
 
 

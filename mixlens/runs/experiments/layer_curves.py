@@ -25,7 +25,8 @@ def first_quarter(depth: int) -> int:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Spearman's rho of two curves over layers, and p: the share of orders of the layers with |rho| as large or larger."""
+    """Spearman's rho of two curves over layers, and p: the share of orders of the layers with |rho| as large or
+    larger."""
 
     rho: float
     p: float
@@ -86,8 +87,8 @@ def verdict_on_draws(
 ) -> Verdict:
     """The verdict on "the first of each pair is above the second", for a statistic of the whole sample such as rho.
 
-    `draws` has the statistic of each resample of the examples, the same resamples for every name. The intervals hold for all
-    pairs at once (max-t).
+    `draws` has the statistic of each resample of the examples, the same resamples for every name. The intervals hold
+    for all pairs at once (max-t).
     """
     absent = [name for name in dict.fromkeys(name for pair in pairs for name in pair) if name not in values]
     if absent:
@@ -97,7 +98,8 @@ def verdict_on_draws(
 
 
 def verdict_between_runs(first: Mapping[str, Examples], second: Mapping[str, Examples], *, seed: int = 0) -> Verdict:
-    """The verdict on "each mean of the first run is above that of the second". Their texts differ: each is resampled apart."""
+    """The verdict on "each mean of the first run is above that of the second". Their texts differ: each is resampled
+    apart."""
     if not first:
         return incomparable(NOTHING_RUN)
     generator, means, drawn = np.random.default_rng(seed), [], []
@@ -117,8 +119,8 @@ def verdict_between_runs(first: Mapping[str, Examples], second: Mapping[str, Exa
 
 
 def _by_draws(means: Mapping[str, float], draws: Array, digits: int) -> Verdict:
-    """The word by the rule for order, from resamples [pair draw]. The half-width of all intervals in standard errors is a quantile
-    of the largest |t| over the pairs."""
+    """The word by the rule for order, from resamples [pair draw]. The half-width of all intervals in standard errors is
+    a quantile of the largest |t| over the pairs."""
     errors = np.nanstd(draws, axis=-1, keepdims=True)
     centred = np.abs(draws - np.nanmean(draws, axis=-1, keepdims=True))
     t = np.divide(centred, errors, out=np.zeros_like(centred), where=errors > 0)
@@ -132,7 +134,8 @@ def _by_draws(means: Mapping[str, float], draws: Array, digits: int) -> Verdict:
 
 
 def verdict_on_agreement(curves: Mapping[str, Agreement], *, negative: bool = False) -> Verdict:
-    """The verdict on "each of these rises with the other curve" (falls, with `negative`), by chance alone in under 5 %."""
+    """The verdict on "each of these rises with the other curve" (falls, with `negative`), by chance alone in under 5
+    %."""
     if not curves:
         return incomparable("none of these was run")
     ours = "; ".join(f"{name} rho {one.rho:+.2f} (p {one.p:.3f})" for name, one in curves.items())

@@ -1,4 +1,5 @@
-"""What a paper's reproduction is: the models it uses, the runs that make its tables and figures, and every item of the paper."""
+"""What a paper's reproduction is: the models it uses, the runs that make its tables and figures, and every item of the
+paper."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Item:
-    """A table, a figure, or a number in the text of a paper: the steps or the command that make it, or why nothing does."""
+    """A table, a figure, or a number in the text of a paper: the steps or the command that make it, or why nothing
+    does."""
 
     where: str
     what: str
@@ -55,7 +57,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A statement of a paper about several of its runs, in our words. `check` gets their outcomes in the order of `steps`."""
+    """A statement of a paper about several of its runs, in our words. `check` gets their outcomes in the order of
+    `steps`."""
 
     where: str
     says: str

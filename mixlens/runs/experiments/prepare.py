@@ -20,13 +20,13 @@ from .experiment import Experiment, Setup, known
 Data = str | os.PathLike[str] | Iterable[Example | str | tuple[str, str]]
 
 
-# --- data and models ----------------------------------------------------------------------------------------------------
+# --- data and models --------------------------------------------------------------------------------------------------
 
 
 def examples_of(data: Data, *, n: int | None, seed: int, first: bool = False, **fields: Any) -> list[Example]:
-    """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With `n`: so
-    many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the fields of a file, or
-    the split of a dataset."""
+    """`NAME`, `FILE` or `NAME=FILE` (a local copy of a known dataset); or Examples, texts or (text, pair) tuples. With
+    `n`: so many, drawn by `seed`, or the `first` of them. `fields` (text_field, pair_field, label_field) name the
+    fields of a file, or the split of a dataset."""
     if not isinstance(data, str | os.PathLike):
         given = [f"{name}=" for name, value in fields.items() if value]
         if given:
@@ -68,7 +68,7 @@ def models_of(model: Any, **options: Any) -> tuple[Model, ...]:
     return tuple(name if isinstance(name, Model) else load_model(name, **options) for name in every)
 
 
-# --- a setup ------------------------------------------------------------------------------------------------------------
+# --- a setup ----------------------------------------------------------------------------------------------------------
 
 UNFIT: dict[str, tuple[Callable[[MethodRequest], bool], str]] = {  # what an experiment takes -> what a method must be
     "map": (
@@ -150,7 +150,7 @@ def _requests(declared: Experiment, names: Sequence[str]) -> dict[str, MethodReq
     return requests
 
 
-# --- examples that fit a model ------------------------------------------------------------------------------------------
+# --- examples that fit a model ----------------------------------------------------------------------------------------
 
 
 def fitting(
@@ -183,8 +183,8 @@ def _refuse_language(examples: Sequence[Example], model: Model) -> None:
         )
     if wrong:
         raise InputError(
-            f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once ({_listed(wrong)}). "
-            "Leave them out."
+            f"{model.name!r} fills a gap, and {len(wrong)} examples do not have {mask} exactly once "
+            f"({_listed(wrong)}). Leave them out."
         )
     pairs = [(example, word) for example in examples for word in (example.target, example.foil)]
     wrong = [
@@ -192,7 +192,8 @@ def _refuse_language(examples: Sequence[Example], model: Model) -> None:
     ]
     if wrong:
         raise InputError(
-            f"{len(wrong)} targets or foils are not one token of {model.name!r} ({_listed(wrong)}). Leave these examples out."
+            f"{len(wrong)} targets or foils are not one token of {model.name!r} ({_listed(wrong)}). Leave these "
+            "examples out."
         )
 
 

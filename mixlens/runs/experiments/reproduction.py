@@ -30,7 +30,8 @@ class Reproduction:
 
     @property
     def claims(self) -> list[tuple[str, ...]]:
-        """(step, claim, where, paper, here, verdict) of every claim of every step, then of those about several steps."""
+        """(step, claim, where, paper, here, verdict) of every claim of every step, then of those about several
+        steps."""
         of_steps = [
             (name, *map(str, row))
             for name, outcome in self.outcomes.items()
@@ -58,11 +59,11 @@ def reproduce(
 ) -> Reproduction:
     """Everything of one paper: `alti`, `globenc`, `value-zeroing`, `identifiability` or `attcat`.
 
-    `models` replaces the paper's models: {role: name}, {"step:role": name} for one step alone, or one name for every role. `data`
-    names local copies: {dataset: file}.
-    `fast` takes a few examples for each run. `only` names steps, `sizes` the examples of some: {step: n}, `options` the options
-    of their experiments: {step: {option: value}}. Each step is a run in a folder of `out` that goes on where it was stopped. A
-    step whose model or data cannot be had is not made, and its reason is given. See `reproduction_page.page`.
+    `models` replaces the paper's models: {role: name}, {"step:role": name} for one step alone, or one name for every
+    role. `data` names local copies: {dataset: file}. `fast` takes a few examples for each run. `only` names steps,
+    `sizes` the examples of some: {step: n}, `options` the options of their experiments: {step: {option: value}}. Each
+    step is a run in a folder of `out` that goes on where it was stopped. A step whose model or data cannot be had is
+    not made, and its reason is given. See `reproduction_page.page`.
     """
     plan = PLANS.find(name)
     chosen, files, steps = _models(plan, models), _files(plan, data), _steps(plan, only, sizes, options)

@@ -1,4 +1,5 @@
-"""The page of a reproduction: the verdicts first, then each run with ours beside the paper's, then every item of the paper."""
+"""The page of a reproduction: the verdicts first, then each run with ours beside the paper's, then every item of the
+paper."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def _section(title: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...
     return [f"## {title}", "", *Table("", "", columns, tuple(rows)).markdown.splitlines()[2:], ""]
 
 
-# --- commands -----------------------------------------------------------------------------------------------------------
+# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 def command(step: Step, models: Mapping[str, str], files: Mapping[str, str], fast: bool = False) -> str:
@@ -76,8 +77,8 @@ def _written(value: Any) -> str:
 
 
 def whole_command(reproduction: Reproduction) -> str:
-    """The command line that makes all steps: models, files, examples and options that are not those of the plan, and the steps
-    that were asked for, where these are not all."""
+    """The command line that makes all steps: models, files, examples and options that are not those of the plan, and
+    the steps that were asked for, where these are not all."""
     plan, steps = PLANS.find(reproduction.plan.name), reproduction.plan.steps
     hub, planned = {role.name: role.hub for role in plan.roles}, {step.name: step for step in plan.steps}
     asked = {*reproduction.outcomes, *reproduction.refusals}
@@ -94,7 +95,7 @@ def whole_command(reproduction: Reproduction) -> str:
     return " ".join([*map(shlex.quote, words), *(["--fast"] if reproduction.fast else [])])
 
 
-# --- parts of the page --------------------------------------------------------------------------------------------------
+# --- parts of the page ------------------------------------------------------------------------------------------------
 
 
 def summary(reproduction: Reproduction) -> list[str]:
@@ -113,7 +114,8 @@ def _names_here(reproduction: Reproduction, role: str) -> str:
 
 
 def _why_not(reproduction: Reproduction, step: Step) -> str:
-    """Why a step was not made: it was not asked for, and perhaps nothing was named for one of its models or for its data."""
+    """Why a step was not made: it was not asked for, and perhaps nothing was named for one of its models or for its
+    data."""
     if refusal := reproduction.refusals.get(step.name):
         return refusal
     hub = {role.name: role.hub for role in reproduction.plan.roles}
@@ -131,7 +133,8 @@ def sample(outcome: Outcome) -> str:
 
 
 def tables_shown(outcome: Outcome) -> list[Table]:
-    """The tables of a run without the claims, and without those whose numbers all stand beside the paper's in another one."""
+    """The tables of a run without the claims, and without those whose numbers all stand beside the paper's in another
+    one."""
     names, shown = {table.name for table in outcome.tables}, []
     for table in outcome.tables:
         values = [column for column in table.columns if column not in ("method", "layer")]

@@ -55,11 +55,12 @@ def run(
 ) -> Outcome:
     """Run an experiment, or continue it: the same call with the same `out` goes on where it was stopped.
 
-    `model`: a name, a Model, or a list of them; names are loaded with `loading` (device, dtype and the other arguments of
-    `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. `n` examples are drawn by
-    `seed`, or with `first` they are the first n. An example that does not fit (too long, a target of two tokens, no cue) is
-    refused, or with `leave_out` left out and counted; with `truncate` a long text is cut to what the model reads, and counted.
-    Without `out` nothing is written. The tables are the same, byte for byte, whether a run was interrupted or not.
+    `model`: a name, a Model, or a list of them; names are loaded with `loading` (device, dtype and the other arguments
+    of `mixlens.load`). `data`: `NAME`, `FILE`, `NAME=FILE` or Examples; `split` is that of a dataset. `n` examples are
+    drawn by `seed`, or with `first` they are the first n. An example that does not fit (too long, a target of two
+    tokens, no cue) is refused, or with `leave_out` left out and counted; with `truncate` a long text is cut to what the
+    model reads, and counted. Without `out` nothing is written. The tables are the same, byte for byte, whether a run
+    was interrupted or not.
     """
     refuse_unwritable(out)
     question: dict[str, Any] = {
@@ -115,7 +116,7 @@ def run_setup(
             return outcome
 
 
-# --- what a run rests on ------------------------------------------------------------------------------------------------
+# --- what a run rests on ----------------------------------------------------------------------------------------------
 
 
 def identity(setup: Setup, labels: Mapping[str, int] | None) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def provenance(setup: Setup, source: Any) -> dict[str, Any]:
     }
 
 
-# --- the long work ------------------------------------------------------------------------------------------------------
+# --- the long work ----------------------------------------------------------------------------------------------------
 
 
 def _record(setup: Setup, folder: Folder, done: Units, progress: bool) -> None:
@@ -204,7 +205,7 @@ def all_tables(setup: Setup, records: list[Record]) -> list[Table]:
     return [*tables, *beside(published, tables), *judged_claims(declared.claims, setup, records, tables)]
 
 
-# --- reports ------------------------------------------------------------------------------------------------------------
+# --- reports ----------------------------------------------------------------------------------------------------------
 
 
 def _reports(outcome: Outcome) -> dict[str, bytes]:

@@ -1,4 +1,5 @@
-"""A table of results as a value, and as CSV and Markdown. The same records give the same bytes: no dates, no timings."""
+"""A table of results as a value, and as CSV and Markdown. The same records give the same bytes: no dates, no
+timings."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def _short(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-# --- from records -------------------------------------------------------------------------------------------------------
+# --- from records -----------------------------------------------------------------------------------------------------
 
 
 def by(records: Iterable[Record], *fields: str) -> dict[tuple[Any, ...], list[Record]]:
@@ -97,8 +98,8 @@ def by(records: Iterable[Record], *fields: str) -> dict[tuple[Any, ...], list[Re
 def interval_of(
     records: Sequence[Record] | None, seed: int, *, together: bool = False, confidence: float = 0.95
 ) -> Any:
-    """Mean and interval over examples; None where there are no records. `together`: an example with several values counts as one,
-    and they are not drawn apart."""
+    """Mean and interval over examples; None where there are no records. `together`: an example with several values
+    counts as one, and they are not drawn apart."""
     if not records:
         return None
     groups = [record.example for record in records] if together else None
@@ -117,8 +118,8 @@ def wide_rows(
     by_field: str = "metric",
     **how: Any,
 ) -> tuple[tuple[Any, ...], ...]:
-    """One row for each group of records that agree in `fields`: the fields, and the mean for each of `columns`, the values of
-    another field."""
+    """One row for each group of records that agree in `fields`: the fields, and the mean for each of `columns`, the
+    values of another field."""
     wanted, rows = list(columns), []
     for key, group in by(records, *fields).items():
         cells = by(group, by_field)
