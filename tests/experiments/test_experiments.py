@@ -1,5 +1,6 @@
 """Experiments: refused before the long work, killed and continued to the same bytes, tables from records alone."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import csv
@@ -18,28 +19,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_models import gap_model, model  # noqa: F401
 
 import mixlens
-from mixlens import data
+from mixlens import data, metrics
+from mixlens.base import errors
 from mixlens.base import files as disk
-from mixlens.base.errors import InputError, MixlensError
-from mixlens.metrics import Interval, mean_with_interval
-from mixlens.metrics.agreement import spearman
-from mixlens.runs.experiments import Experiment, Setup, Table, experiment, folder, known, prepare, run, running
+from mixlens.metrics import agreement
+from mixlens.runs.experiments import Experiment, Setup, Table, experiment, figures, folder, known, prepare, run, running
 from mixlens.scoring import asking, provenance
 from mixlens.types import Example, Record
 
 TOY = ["a film", "a good film", "a very good film", "a bad plot", "the plot is bad"]
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return mixlens.load("sentiment")
-
-
-@pytest.fixture(scope="module")
-def gap_model() -> Any:
-    return mixlens.load("agreement")
 
 
 def examples(texts: list[str] = TOY) -> list[Example]:
@@ -72,18 +63,12 @@ MEASURED: list[str] = []
 
 
 def finish(setup: Setup, records: list[Record]) -> list[Table]:
-    rows = tuple((m, mean_with_interval([r.value for r in records if r.method == m])) for m in setup.methods)
+    rows = tuple((m, metrics.mean_with_interval([r.value for r in records if r.method == m])) for m in setup.methods)
     return [Table("lengths", "Lengths", ("method", "length"), rows), Table("more", "More", ("n",), ((len(records),),))]
 
 
 def draw(setup: Setup, tables: list[Table], figure: Any) -> None:
-    core_bars(figure.subplots(), tables[0], "length")
-
-
-def core_bars(*given: Any) -> None:
-    from mixlens.runs.experiments.figures import bars
-
-    bars(*given)
+    figures.bars(figure.subplots(), tables[0], "length")
 
 
 @pytest.fixture
@@ -286,91 +271,71 @@ def test_killed_and_started_again_a_run_ends_in_the_same_bytes(tmp_path: Path) -
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def refused(out: Path, match: str, name: str = "toy", **asked: Any) -> None:
-    with pytest.raises(InputError, match=match):
-        run(name, out=out, progress=False, **asked)
-    assert not out.exists(), "a refused run leaves nothing behind"
+def gap(text: str, target: str = "are", **more: Any) -> dict[str, Any]:
+    return {"model": "agreement", "data": [Example(text, target=target, id="one", **more)]}
 
 
-def test_names_that_are_not_known_are_refused(toy: Experiment, model: Any, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    refused(out, "unknown experiment 'alti-tabel2'. Did you mean 'alti-table2'", "alti-tabel2")
-    refused(out, "unknown method 'altii'. Did you mean 'alti'", model=model, data=examples(), methods=["altii"])
-    refused(out, "has no option 'distance'", model=model, data=examples(), methods=["alti:distance=cosine"])
-    refused(out, "key=value", model=model, data=examples(), methods=["alti:released"])
-    refused(out, "unknown rollout convention 'abnr'. Did you mean 'abnar'", model=model, methods=["alti:rollout=abnr"])
-    refused(out, "has no option 'k'", model=model, data=examples(), k=3)
-    refused(out, "named twice: alti", model=model, data=examples(), methods=["alti", "alti"])
-    refused(out, "no method was asked for", model=model, data=examples(), methods=[])
-    refused(out, "has no end: say how many", model=model, data="sentiment")
-    refused(out, "no file, no dataset", model=model, data="sentimnt")
+def text(words: str, label: str | None = None) -> dict[str, Any]:
+    return {"model": "sentiment", "data": [Example(words, id="one", info={"label": label} if label else {})]}
 
 
-def test_data_that_does_not_fit_is_refused(model: Any, gap_model: Any, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    refused(
-        out,
-        "needs a model for masked-lm or causal-lm; 'sentiment' is one for classification",
-        "vz-cue-alignment",
-        model=model,
-        n=2,
-    )
-    plain = [Example("The keys [MASK] rusty.", target="are", id="one")]
-    refused(out, r"1 have no 'cues' \(one\)", "vz-cue-alignment", model=gap_model, data=plain)
-    split = [Example("The keys [MASK] rusty.", target="unbelievableness", cues=((4, 8),), id="one")]
-    refused(
-        out,
-        r"1 targets or foils are not one token of 'agreement' \(one: 'unbelievableness'\)",
-        "vz-cue-alignment",
-        model=gap_model,
-        data=split,
-    )
-    foil = [Example("The keys [MASK] rusty.", target="are", foil="unbelievableness", id="one")]
-    refused(out, "1 targets or foils are not one token", "vz-faithfulness", model=gap_model, data=foil)
-    without = [Example("The keys are rusty.", target="are", cues=((4, 8),), id="one")]
-    refused(out, r"the text must have \[MASK\] exactly once", "vz-cue-alignment", model=gap_model, data=without)
-    long = [Example("film " * 600, id="long")]
-    refused(out, "longer than the [0-9]+ tokens it reads .long", "alti-table2", model=model, data=long)
-    named = [Example("a good film", id="one", info={"label": "happy"})]
-    refused(
-        out, "the label set does not match: 'happy'", "attcat-faithfulness", model=model, data=named, variant="released"
-    )
-    refused(
-        out,
-        "examples have none",
-        "attcat-faithfulness",
-        model=model,
-        data=[Example("a film", id="1")],
-        variant="released",
-    )
-    refused(out, "unknown variant 'papers'", "attcat-faithfulness", model=model, data=named, variant="papers")
-    refused(
-        out,
-        "the text has fewer than two words to take away",
-        "attcat-faithfulness",
-        model=model,
-        data=[Example("film", id="1")],
-    )
+FILM, RUSTY, LONG_WORD = text("a good film"), "The keys [MASK] rusty.", "unbelievableness"
 
 
-def test_methods_that_do_not_fit_are_refused(model: Any, gap_model: Any, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    refused(
-        out,
-        "'alti' gives every class the same scores",
-        "attcat-confidence",
-        model=model,
-        n=2,
-        methods=["alti", "attcat"],
-    )
-    refused(
-        out, "takes maps alone; 'attcat' is an attribution", "vz-distances", model=gap_model, n=2, methods=["attcat"]
-    )
-    refused(out, "'attcat-qa' needs a question-answering model, .*: say which, model=", "attcat-qa", n=2)
-    refused(out, "compares models: give 2 or more", "alti-consistency", model=model, n=2)
-    refused(out, "unknown method 'grad_l3'", "alti-table2", model=model, n=2, reference="grad_l3")
-    refused(out, "two or more methods", "vz-distances", model=gap_model, n=2, methods=["value_zeroing"])
-    refused(out, "needs 40 examples or more", "vz-probing", model=gap_model, n=5)
+@pytest.mark.parametrize(
+    ("name", "asked", "told"),
+    [
+        ("alti-tabel2", {}, "unknown experiment 'alti-tabel2'. Did you mean 'alti-table2'"),
+        ("toy", {**FILM, "methods": ["altii"]}, "unknown method 'altii'. Did you mean 'alti'"),
+        ("toy", {**FILM, "methods": ["alti:distance=cosine"]}, "has no option 'distance'"),
+        ("toy", {**FILM, "methods": ["alti:released"]}, "key=value"),
+        ("toy", {"methods": ["alti:rollout=abnr"]}, "unknown rollout convention 'abnr'. Did you mean 'abnar'"),
+        ("toy", {**FILM, "k": 3}, "has no option 'k'"),
+        ("toy", {**FILM, "methods": ["alti", "alti"]}, "named twice: alti"),
+        ("toy", {**FILM, "methods": []}, "no method was asked for"),
+        ("toy", {"data": "sentiment"}, "has no end: say how many"),
+        ("toy", {"data": "sentimnt"}, "no file, no dataset"),
+        (
+            "vz-cue-alignment",
+            {"model": "sentiment", "n": 2},
+            "needs a model for masked-lm or causal-lm; 'sentiment' is one for classification",
+        ),
+        ("vz-cue-alignment", gap(RUSTY), r"1 have no 'cues' \(one\)"),
+        (
+            "vz-cue-alignment",
+            gap(RUSTY, LONG_WORD, cues=((4, 8),)),
+            r"1 targets or foils are not one token of 'agreement' \(one: 'unbelievableness'\)",
+        ),
+        ("vz-faithfulness", gap(RUSTY, foil=LONG_WORD), "1 targets or foils are not one token"),
+        (
+            "vz-cue-alignment",
+            gap("The keys are rusty.", cues=((4, 8),)),
+            r"the text must have \[MASK\] exactly once",
+        ),
+        ("alti-table2", text("film " * 600), "longer than the [0-9]+ tokens it reads .one"),
+        (
+            "attcat-faithfulness",
+            {**text("a good film", "happy"), "variant": "released"},
+            "the label set does not match: 'happy'",
+        ),
+        ("attcat-faithfulness", {**FILM, "variant": "released"}, "examples have none"),
+        ("attcat-faithfulness", {**FILM, "variant": "papers"}, "unknown variant 'papers'"),
+        ("attcat-faithfulness", text("film"), "the text has fewer than two words to take away"),
+        ("attcat-confidence", {"n": 2, "methods": ["alti", "attcat"]}, "'alti' gives every class the same scores"),
+        ("vz-distances", {"n": 2, "methods": ["attcat"]}, "takes maps alone; 'attcat' is an attribution"),
+        ("attcat-qa", {"n": 2}, "'attcat-qa' needs a question-answering model, .*: say which, model="),
+        ("alti-consistency", {"model": "sentiment", "n": 2}, "compares models: give 2 or more"),
+        ("alti-table2", {"n": 2, "reference": "grad_l3"}, "unknown method 'grad_l3'"),
+        ("vz-distances", {"n": 2, "methods": ["value_zeroing"]}, "two or more methods"),
+        ("vz-probing", {"n": 5}, "needs 40 examples or more"),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(
+    name: str, asked: dict[str, Any], told: str, toy: Experiment, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.InputError, match=told):
+        run(name, out=tmp_path / "out", progress=False, **asked)
+    assert not (tmp_path / "out").exists()
 
 
 def test_examples_that_do_not_fit_can_be_left_out_and_are_counted(gap_model: Any, tmp_path: Path) -> None:
@@ -381,7 +346,7 @@ def test_examples_that_do_not_fit_can_be_left_out_and_are_counted(gap_model: Any
     assert [example.id for example in made.setup.examples] == [example.id for example in good]
     assert "2 examples (1 that do not fit the model left out)" in (tmp_path / "out" / "summary.md").read_text()
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["left_out"] == 1
-    with pytest.raises(InputError, match="no examples"):
+    with pytest.raises(errors.InputError, match="no examples"):
         run("vz-cue-alignment", data=[bad], **asked)
 
 
@@ -395,9 +360,9 @@ def test_a_folder_of_another_run_is_not_touched(toy: Experiment, model: Any, tmp
         ({"data": examples(), "seed": 1}, "seed: 0 there, 1 here"),
         ({"data": examples(), "model": mixlens.load("agreement")}, "model: "),
     ):
-        with pytest.raises(InputError, match=f"belongs to another run .*{what}.* nothing is overwritten"):
+        with pytest.raises(errors.InputError, match=f"belongs to another run .*{what}.* nothing is overwritten"):
             run("toy", **{"model": model, "out": out, "progress": False, **asked})
-    with pytest.raises(InputError, match='experiment: "toy" there, "toy-whole" here'):
+    with pytest.raises(errors.InputError, match='experiment: "toy" there, "toy-whole" here'):
         run("toy-whole", model=model, data=examples(), out=out, progress=False)
     assert {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()} == before
 
@@ -417,7 +382,7 @@ def test_a_folder_or_file_that_is_no_run_is_not_touched(toy: Experiment, model: 
         ("json", "not a manifest of mixlens"),
         ("old", "has schema 0"),
     ):
-        with pytest.raises(InputError, match=what):
+        with pytest.raises(errors.InputError, match=what):
             run("toy", out=tmp_path / name, **asked)
     assert (tmp_path / "notes" / "thesis.txt").read_text() == "mine"
     assert sorted(path.name for path in (tmp_path / "notes").iterdir()) == ["thesis.txt"]
@@ -426,7 +391,7 @@ def test_a_folder_or_file_that_is_no_run_is_not_touched(toy: Experiment, model: 
 def test_two_runs_do_not_write_to_one_folder(toy: Experiment, model: Any, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     asked: dict[str, Any] = {"model": model, "data": examples(), "progress": False, "out": tmp_path}
-    with folder.Folder(tmp_path).held(), pytest.raises(InputError, match="another run is writing"):
+    with folder.Folder(tmp_path).held(), pytest.raises(errors.InputError, match="another run is writing"):
         run("toy", **asked)
     run("toy", **asked)
 
@@ -436,7 +401,7 @@ def test_a_damaged_shard_is_named(toy: Experiment, model: Any, tmp_path: Path) -
     run("toy", **asked)
     shard = tmp_path / "records" / "part-00000.parquet"
     shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(MixlensError, match=r"part-00000.parquet' cannot be read .* measured again"):
+    with pytest.raises(errors.MixlensError, match=r"part-00000.parquet' cannot be read .* measured again"):
         run("toy", **asked)
     before = reports(tmp_path)
     shard.unlink()
@@ -449,14 +414,16 @@ def test_a_missing_package_is_said_before_the_work(
     module: str, extra: str, toy: Experiment, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    refused(tmp_path / "out", f"pip install .*\\[{extra}\\]'", model=model, data=examples())
+    with pytest.raises(errors.InputError, match=f"pip install .*\\[{extra}\\]'"):
+        run("toy", model=model, data=examples(), out=tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
 
 
 # --- small parts ------------------------------------------------------------------------------------------------------
 
 
 def test_tables_are_written_as_expected() -> None:
-    cell = Interval(0.5, 0.25, 0.75, 4, 0.125, undefined=1)
+    cell = metrics.Interval(0.5, 0.25, 0.75, 4, 0.125, undefined=1)
     table = Table("t", "A title", ("method", "value", "n"), (("a|b", cell, 3), ("c", None, 1234.5)), "A note.")
     assert table.csv.splitlines() == [
         "method,value,value_low,value_high,value_std,value_n,value_undefined,n",
@@ -466,7 +433,7 @@ def test_tables_are_written_as_expected() -> None:
         *("### A title", "", "| method | value | n |", "| --- | --- | --- |"),
         *("| a\\|b | 0.500 [0.250, 0.750] (1 undefined) | 3 |", "| c |  | 1234 |", "", "A note."),
     ]
-    nothing = Interval(np.nan, np.nan, np.nan, 0, np.nan)
+    nothing = metrics.Interval(np.nan, np.nan, np.nan, 0, np.nan)
     assert "| undefined |" in Table("t", "", ("x",), ((nothing,),)).markdown
 
 
@@ -495,7 +462,7 @@ def test_random_scores_differ_from_text_to_text_and_not_from_run_to_run(model: A
     traces = [model.trace(text) for text in ("a very good film", "a very bad film", "a very good film")]
     first, second, third = (asking.scores_of(trace, "random")[0].scores.tolist() for trace in traces)
     assert first == third
-    assert spearman(first, second) < 0.99
+    assert agreement.spearman(first, second) < 0.99
     assert (
         asking.scores_of(traces[0], "random:seed=1")[0].scores.tolist()
         == asking.scores_of(traces[1], "random:seed=1")[0].scores.tolist()
@@ -517,7 +484,7 @@ def test_data_by_name_file_or_name_and_file(tmp_path: Path) -> None:
     odd = tmp_path / "a=b.jsonl"
     odd.write_text(path.read_text())
     assert prepare.examples_of(odd, n=2, seed=0) == prepare.examples_of(path, n=2, seed=0)
-    with pytest.raises(InputError, match="is no file, no dataset"):
+    with pytest.raises(errors.InputError, match="is no file, no dataset"):
         prepare.examples_of("sst3=some", n=2, seed=0)
 
 
@@ -543,20 +510,10 @@ def test_every_experiment_says_what_it_is() -> None:
         assert one.shows
         for method in one.methods:
             asking.parse_method(method)
-    expected = {
-        *(
-            "alti-table2",
-            "alti-anisotropy",
-            "alti-special-tokens",
-            "alti-consistency",
-            "vz-cue-alignment",
-            "vz-probing",
-        ),
-        *("vz-faithfulness", "vz-distances", "attcat-faithfulness", "attcat-confidence", "attcat-qa", "judge"),
-    }
-    assert expected <= set(known())
+    papers = {"alti-table2", "globenc-table1", "vz-probing", "attcat-qa", "id-across-layers", "judge"}
+    assert papers <= set(known())
 
 
 def test_two_experiments_of_one_name_are_refused(toy: Experiment) -> None:
-    with pytest.raises(MixlensError, match="two experiments are called 'judge'"):
+    with pytest.raises(errors.MixlensError, match="two experiments are called 'judge'"):
         experiment(name="judge", paper="", shows="", data="", model="", methods=(), finish=finish)(lengths)

@@ -12,16 +12,17 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from mixlens.answers.names import NAMES
-from mixlens.metrics import Interval
+from mixlens import metrics
+from mixlens.answers import names as known_names
+from mixlens.runs.experiments import Table, figures
 from mixlens.runs.experiments import figure_style as style
-from mixlens.runs.experiments.figures import bars, lines
-from mixlens.runs.experiments.tables import Table
-from mixlens.show.colors import LIGHT, LINES
+from mixlens.show import colors
+
+NAMES = known_names.NAMES
 
 
-def interval(mean: float) -> Interval:
-    return Interval(mean, mean - 0.05, mean + 0.05, 9, 0.1)
+def interval(mean: float) -> metrics.Interval:
+    return metrics.Interval(mean, mean - 0.05, mean + 0.05, 9, 0.1)
 
 
 def table(names: Any) -> Table:
@@ -40,13 +41,13 @@ def drawn(draw: Any) -> Figure:
     return figure
 
 
-def curves(*names: str, places: int = 6) -> dict[str, list[tuple[float, Interval]]]:
+def curves(*names: str, places: int = 6) -> dict[str, list[tuple[float, metrics.Interval]]]:
     numbers = np.random.default_rng(1).random((len(names), places))
     return {name: [(i + 1, interval(n)) for i, n in enumerate(row)] for name, row in zip(names, numbers, strict=True)}
 
 
 def test_many_labels_do_not_touch_and_are_sorted_by_what_is_shown() -> None:
-    figure = drawn(lambda page: bars(page.subplots(), table(list(NAMES)), "aopc"))
+    figure = drawn(lambda page: figures.bars(page.subplots(), table(list(NAMES)), "aopc"))
     (axes,) = figure.axes
     boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
     assert len(boxes) == len(NAMES) > 28
@@ -58,7 +59,9 @@ def test_many_labels_do_not_touch_and_are_sorted_by_what_is_shown() -> None:
 
 
 def test_a_table_that_is_ordered_keeps_its_order() -> None:
-    figure = drawn(lambda page: bars(page.subplots(), table(["alti", "attcat", "globenc"]), "aopc", ordered=True))
+    figure = drawn(
+        lambda page: figures.bars(page.subplots(), table(["alti", "attcat", "globenc"]), "aopc", ordered=True)
+    )
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["ALTI", "AttCAT", "GlobEnc"]
 
 
@@ -78,13 +81,13 @@ def test_legends_are_one_below_the_axes() -> None:
     assert all(legend.get_window_extent().y1 <= axes.get_window_extent().y0 for axes in figure.axes)
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == list("123456")
     assert figure.axes[0].get_ylabel() == "score of the cue"
-    assert to_hex(figure.axes[0].lines[1].get_color()) == LINES[1]  # not the library's own cycle
+    assert to_hex(figure.axes[0].lines[1].get_color()) == colors.LINES[1]  # not the library's own cycle
 
 
 def test_a_curve_under_another_is_seen() -> None:
     same = curves("alti", "globenc")
     same["attention"] = same["alti"]
-    figure = drawn(lambda page: lines(page.subplots(), same, x="layer", y="spearman"))
+    figure = drawn(lambda page: figures.lines(page.subplots(), same, x="layer", y="spearman"))
     widths = {line.get_label(): line.get_linewidth() for line in figure.axes[0].lines}
     assert widths["alti"] > 2 * widths["attention"]
     assert widths["globenc"] == widths["attention"]
@@ -92,7 +95,9 @@ def test_a_curve_under_another_is_seen() -> None:
 
 def test_curves_of_one_place_are_bars() -> None:
     figure = drawn(
-        lambda page: lines(page.subplots(), curves("alti", "globenc", "attcat", places=1), x="layer", y="accuracy")
+        lambda page: figures.lines(
+            page.subplots(), curves("alti", "globenc", "attcat", places=1), x="layer", y="accuracy"
+        )
     )
     (axes,) = figure.axes
     assert len(axes.patches) == 3
@@ -103,15 +108,17 @@ def test_curves_of_one_place_are_bars() -> None:
 def test_sizes_and_hues(kind: str) -> None:
     """Type is 6.5 to 8 points, and no hue of a sign is used where there is no sign."""
     several = curves(*list(NAMES)[:8])
-    draw = {"bars": lambda page: bars(page.subplots(), table(list(NAMES)), "aopc")}
-    figure = drawn(draw.get(kind, lambda page: lines(page.subplots(), several, x="layer", y="spearman")))
+    draw = {"bars": lambda page: figures.bars(page.subplots(), table(list(NAMES)), "aopc")}
+    figure = drawn(draw.get(kind, lambda page: figures.lines(page.subplots(), several, x="layer", y="spearman")))
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
     assert (min(sizes), max(sizes)) >= (6.5, 7.0)
     assert max(sizes) <= 8
     used = {to_hex(one.get_color()) for one in figure.axes[0].lines} | {
         to_hex(one.get_facecolor()) for one in figure.axes[0].patches
     }
-    signs = {LIGHT[name].lower() for name in ("for", "against", "share", "for-tint", "against-tint", "share-tint")}
+    signs = {
+        colors.LIGHT[name].lower() for name in ("for", "against", "share", "for-tint", "against-tint", "share-tint")
+    }
     assert not used & signs
 
 

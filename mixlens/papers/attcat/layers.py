@@ -49,8 +49,8 @@ def _finish_layers(setup: Setup, records: list[Record]) -> list[Table]:
     spreads = ("size", "spread", "relative spread")
     layers = tuple((layer, *means(SUM, layer, *spreads)) for layer in range(1, depth + 1))
     ways = tuple((name, *means(method, 0, "size", *CHANGES)) for name, method in (("Sum", SUM), ("Rollout", ROLLOUT)))
-    note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all layers is "
-    note += "1). AOPC: higher is better; LOdds: lower is better. "
+    note = "size: mean of the scores' magnitudes, in units of the heat map (of a layer: where the largest of all "
+    note += "layers is 1). AOPC: higher is better; LOdds: lower is better. "
     note += "Scores have the form of option variant; a Table 1 of the other form has other values."
     # One text as in Figure 4: a row for each token, its score in each layer, and the rows Rollout and Sum.
     picture = next(r.info["picture"] for r in records if "picture" in r.info)

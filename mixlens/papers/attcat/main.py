@@ -280,10 +280,10 @@ FORMS = {"kendall": "paper", "of scores": "scores"}  # column -> variant of `ken
 
 def _finish_confidence(setup: Setup, records: list[Record]) -> list[Table]:
     note = (
-        "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines it; "
-        "the tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 say "
-        "little. of scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other with the "
-        "opposite sign, 1 where both get the same."
+        "Lower is better by the paper. kendall: of the token indices in order of decreasing score, as eq. 15 defines "
+        "it; the tau of two lists of indices is near 0 unless the orders are almost the same, so that values near 0 "
+        "say little. of scores: Kendall's tau of the scores themselves; -1 where a class gets the scores of the other "
+        "with the opposite sign, 1 where both get the same."
     )
     title = "Kendall's tau between the predicted class and the others"
     return [Table("confidence", title, ("method", *FORMS), wide_rows(records, FORMS, seed=setup.seed), note)]

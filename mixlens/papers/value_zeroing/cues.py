@@ -123,9 +123,7 @@ def fall_with_depth(run: Measured) -> Verdict:
     names = [name for name in GRADIENTS if run[name, "cue_dot", 1]]
     if not names:
         return incomparable("needs a gradient method")
-    curves = {
-        name: list(by_layer(run, lambda layer, name=name: run[name, "cue_dot", layer]).values()) for name in names
-    }  # type: ignore[misc]
+    curves = {name: [run[name, "cue_dot", layer] for layer in single(run)] for name in names}
     return verdict_on_trend(curves, falls=True, seed=run.setup.seed)
 
 
@@ -332,11 +330,10 @@ def unnoticed(run: Measured) -> Verdict:
         return incomparable("needs a distance with and without standardize")
     intervals = {}
     for name in plain:
-        changes = by_layer(
-            run,
-            lambda layer, name=name: run[f"{name}:standardize=true", "cue_dot", layer] - run[name, "cue_dot", layer],  # type: ignore[misc]
-        )
-        change = list(mean_over(list(changes.values())).values())
+        changes = [
+            run[f"{name}:standardize=true", "cue_dot", layer] - run[name, "cue_dot", layer] for layer in single(run)
+        ]
+        change = list(mean_over(changes).values())
         told = f"{name.partition('=')[2]}: normalised - plain"
         intervals[told] = mean_with_interval(change, seed=run.setup.seed)
     return bounded(intervals, low=-UNNOTICED, high=UNNOTICED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...base.errors import InputError
@@ -144,7 +146,7 @@ def _prepare_accuracy(setup: Setup) -> None:
 def _finish_accuracy(setup: Setup, records: list[Record]) -> list[Table]:
     tasks = [task for (task,) in by(records, "task") if task]
     groups = by(records, "method", "task")
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for condition, model in zip(names_in(setup.options["conditions"]), setup.models, strict=False):
         own = {task: [record.value for record in group] for (of, task), group in groups.items() if of == condition}
         every = [[value for values in own.values() for value in values], *(own[task] for task in tasks)]

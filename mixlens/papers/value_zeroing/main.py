@@ -135,7 +135,9 @@ def rows_of(
         question = aim_of(example, options) if request.class_specific else {}
         depth = len(trace.layers) if layers and request.has_layers else 0
         aims = [{**question, "layer": place} for place in range(first, first + depth)] + [question] * overall
-        answers = attribute_each([trace] * len(aims), request.name, aims, variant=request.variant, **request.options)
+        answers: list[Any] = attribute_each(
+            [trace] * len(aims), request.name, aims, variant=request.variant, **request.options
+        )
         for answer in answers:
             if isinstance(answer, MixlensError):
                 raise answer

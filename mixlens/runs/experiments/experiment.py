@@ -62,7 +62,8 @@ class Experiment:
 
     @property
     def summary(self) -> str:
-        return (self.measure.__doc__ or "").split("\n")[0]
+        """The first paragraph of the docstring of `measure`."""
+        return " ".join((self.measure.__doc__ or "").partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,12 @@ EXPERIMENTS = Registry[Experiment](
 def experiment(*, name: str, **declared: Any) -> Callable[[Measure], Measure]:
     """Register an experiment under its name; the function it decorates is its `measure`, the rest are the fields of
     `Experiment`."""
-    lists = {field: tuple(declared[field]) for field in ("methods", "task", "needs") if field in declared}
-    return EXPERIMENTS.register(
-        lambda title, measure: Experiment(title, measure=measure, **{**declared, **lists}), name=name
-    )
+    lists: dict[str, Any] = {one: tuple(declared[one]) for one in ("methods", "task", "needs") if one in declared}
+
+    def entry(title: str, measure: Measure) -> Experiment:
+        return Experiment(title, measure=measure, **{**declared, **lists})
+
+    return EXPERIMENTS.register(entry, name=name)
 
 
 def known() -> dict[str, Experiment]:

@@ -133,7 +133,7 @@ def _steps(
                 raise InputError(f"step {step.name!r} has no option {min(unknown)!r}. {nearest(min(unknown), allowed)}")
             n = sizes.get(step.name, step.n)
             fast = sizes.get(step.name, step.fast)
-            both = {"options": {**step.options, **own}, "fast_options": {**step.fast_options, **own}}
+            both: dict[str, Any] = {"options": {**step.options, **own}, "fast_options": {**step.fast_options, **own}}
             steps.append(replace(step, n=n, fast=fast, **both))
     return steps
 
