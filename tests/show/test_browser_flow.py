@@ -229,7 +229,7 @@ def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple
 @pytest.mark.parametrize("width", [390, 1400])
 def test_axe_finds_nothing(
     opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture], width: int, theme: str
-) -> None:  # noqa: F811
+) -> None:
     page = opened(long_text[0], width=width, theme=theme)
     page.get_by_label("word by word").check()
     page.get_by_label("all layers").check()

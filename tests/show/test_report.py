@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import zlib
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import SHARED, needs_shared
 from typer.testing import CliRunner
 
 import mixlens
@@ -182,22 +180,6 @@ def test_more_room_holds_more(tmp_path: Path) -> None:
 # --- what is on the page ----------------------------------------------------------------------------------------------
 
 
-def test_provenance_and_gap_are_on_the_page() -> None:
-    results = gather(agreement(), SENTENCE, ["alti:variant=released", "attcat"], target="were", foil="was")
-    entry = held(results_page.page(results))["entries"][0]
-    about, alti, attcat = (dict(rows) for rows in (entry["about"], *(one["about"] for one in entry["methods"])))
-    assert about["Model"] == "agreement"
-    assert f"mixlens {mixlens.__version__}" in about["Versions"]
-    assert "torch" in about["Versions"]
-    assert alti["Variant"] == "released"
-    assert alti["Reconstruction gap"].startswith(f"{results[0].info['gap']:.1e} (allowed: 1e-04)")
-    assert attcat["Target"] == "were - was (logit)"
-    assert entry["text"] == SENTENCE
-    assert entry["methods"][1]["explains"] == "What counts for the logit of were - was at [MASK] (position 6)"
-    assert entry["predicts"] == "Most probable at [MASK] (position 6)"
-    assert entry["words"] is None or all(len(word) == 2 for word in entry["words"])
-
-
 def test_several_texts_and_models_each_have_an_entry(tmp_path: Path) -> None:
     made = [
         *gather(agreement(), SENTENCE, "alti"),
@@ -210,26 +192,6 @@ def test_several_texts_and_models_each_have_an_entry(tmp_path: Path) -> None:
         mixlens.report(agreement(), tmp_path / "t.html", texts=[SENTENCE, "The key [MASK] old."], methods="alti")
     )
     assert [one["label"] for one in texts["entries"]] == [SENTENCE, "The key [MASK] old."]
-
-
-def test_one_method_twice_is_told_apart() -> None:
-    entry = held(results_page.page(gather(agreement(), SENTENCE, ["alti", "alti:variant=released"])))["entries"][0]
-    labels = [one["label"] for one in entry["methods"]]
-    assert len(set(labels)) == 2
-    assert "released" in labels[1]
-
-
-@needs_shared
-def test_a_next_token_is_read_after_the_last_token() -> None:
-    model = mixlens.load(SHARED / "models/stories260K")
-    results = gather(model, "Once upon a time there was a", ["alti", "grad_x_input"])
-    entry = held(results_page.page(results))["entries"][0]
-    last = len(entry["tokens"]) - 1
-    assert entry["query"] == last
-    assert entry["predicts"] == f"Most probable after {entry['tokens'][last]} (position {last})"
-    logits = model.logits(model.trace("Once upon a time there was a"))[-1]
-    assert entry["prediction"][0][1] == pytest.approx(float(logits.softmax(-1).max()), rel=1e-4)
-    assert "looks back only" in dict(entry["about"])["Tokens"]
 
 
 def test_a_map_from_the_input_has_no_layers_to_follow() -> None:
@@ -502,60 +464,6 @@ def test_scripts_are_well_formed() -> None:
 
 
 # --- what must be known before the numbers -----------------------------------------------------------------------------
-
-
-def test_a_page_says_that_nothing_is_predicted() -> None:
-    text = "A dull, lifeless film that wastes a wonderful cast."
-    results = gather(agreement(), text, ["alti", "raw_attention"])
-    (entry,) = held(results_page.page(results))["entries"]
-    assert len(entry["notices"]) == 2  # once for the text, not once for each method
-    assert "the text has no [MASK]" in entry["notices"][0]
-    assert "does not know 5 of the 7 words" in entry["notices"][1]
-    (entry,) = held(results_page.page(gather(agreement(), text, "alti", query=1)))["entries"]
-    assert len(entry["notices"]) == 1
-    (entry,) = held(results_page.page(gather(agreement(), SENTENCE, "alti")))["entries"]
-    assert entry["notices"] == []
-    assert "here.notices" in (page_template.ASSETS / "page.js").read_text()
-
-
-@pytest.mark.parametrize(("gap", "warned"), [(0.004, False), (0.98, True)])
-def test_a_page_says_how_well_an_attribution_adds_up(gap: float, warned: bool) -> None:
-    read = agreement().explain(SENTENCE, method="attcat")
-    sums = {"sum": 29.03, "expected": 14.68, "relative_gap": gap}
-    (entry,) = held(results_page.page([replace(read, info={**read.info, "completeness": sums})]))["entries"]
-    about = dict(entry["methods"][0]["about"])
-    line = "does not add up (98.0% off)" if warned else "adds up to within 0.4%"
-    assert about["Completeness"].startswith(f"{line}: the scores add up to 29.03")
-    assert "Reconstruction gap" not in about
-    assert line in entry["methods"][0]["line"]
-    assert [one.startswith("attcat: the scores add up to 29.03") for one in entry["notices"]] == [True] * warned
-    (entry,) = held(results_page.page([read]))["entries"]
-    assert "Completeness" not in dict(entry["methods"][0]["about"])
-
-
-def test_a_page_says_that_special_tokens_were_left_out() -> None:
-    read = agreement().explain(SENTENCE, method="alti", keep_special=False)
-    (entry,) = held(results_page.page([read]))["entries"]
-    share = 100 * read.info["special_removed"]["sum"]
-    assert (
-        dict(entry["about"])["Special tokens"]
-        == f"special tokens left out ({share:.1f}% of the row; the rest sums to 1)"
-    )
-    old = replace(read, info={key: value for key, value in read.info.items() if key != "special_removed"})
-    (entry,) = held(results_page.page([old]))["entries"]
-    assert dict(entry["about"])["Special tokens"] == "removed"
-    (entry,) = held(results_page.page([agreement().explain(SENTENCE, method="alti")]))["entries"]
-    assert "Special tokens" not in dict(entry["about"])
-
-
-def test_texts_that_begin_alike_are_told_apart_in_the_list() -> None:
-    begin = "The same long beginning of a text that goes on and on until nobody can tell it from another one, "
-    texts = [begin + "one.", begin + "two.", begin + "x" * 50 + begin, begin + "y" * 50 + begin]
-    made = [replace(some_map(1, 3), info={"model": "m", "text": text}) for text in texts]
-    labels = [one["label"] for one in held(results_page.page(made))["entries"]]
-    assert len(set(labels)) == 4
-    assert [label.endswith(end) for label, end in zip(labels, ("one.", "two."), strict=False)] == [True, True]
-    assert max(map(len, labels)) <= 90
 
 
 # --- files of pages ---------------------------------------------------------------------------------------------------

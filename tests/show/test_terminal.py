@@ -260,30 +260,6 @@ def test_a_map_of_a_long_text_leaves_out_what_a_token_keeps() -> None:
     assert not [line for line in lines if re.search(r"(\bw\d+\b).*← .*\1\b", line)]
 
 
-def test_rows_of_a_comparison_say_what_they_explain_and_in_which_unit() -> None:
-    tokens = ("[CLS]", "dull", "film")
-    place = {"model": "m", "query": 0, "query_token": "[CLS]"}
-    share = {**place, "distribution": True, "rollout": None}
-    norm = {**place, "distribution": False, "rollout": {"convention": "globenc", "normalize": False, "residual": False}}
-    target = {**place, "target": "negative", "score": "logit", "completeness": {"relative_gap": 0.0}}
-    reads = [
-        Attribution(torch.tensor([0.2, 0.5, 0.3]), tokens, "alti", share),
-        Attribution(torch.tensor([1e6, 2e6, 1e6]), tokens, "globenc", norm),
-        Attribution(torch.tensor([0.0, 4.0, -2.0]), tokens, "deeplift", target),
-    ]
-    told = show.rendered(show.compare_view(reads))
-    assert "explains  [CLS] (position 0): alti, globenc\n" in told
-    assert "explains  logit of negative at [CLS] (position 0): deeplift\n" in told
-    assert "alti = 50 %, globenc = 50 % of the row, deeplift = 4 (of the logit)" in told.replace("\n", " ")
-    alone = show.rendered(show.compare_view(reads[:2]))
-    assert "explains  [CLS] (position 0)\n" in alone
-    assert "dull 50 %, " in codes(show.rendered(show.compare_view(reads), color=True))
-    norms = show.rendered(show.view(reads[1]))
-    assert re.search(r"dull +50 %", norms)
-    assert "in percent of the row; its sum is 4e+06" in norms
-    assert re.search(r"dull +50 % ", show.rendered(show.view(reads[0])))
-
-
 OF_SUMS = [
     (0.004, "adds up to within 0.4%", False),
     (2e-7, "adds up to within 0.1%", False),
