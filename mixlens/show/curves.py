@@ -23,8 +23,16 @@ def lines(axes: Any, curves: Mapping[str, Points], *, x: str, y: str) -> None:
     for number, (name, points) in enumerate(curves.items()):  # colours repeat with another dash
         color, dash = LINES[number % len(LINES)], DASHES[number // len(LINES) % len(DASHES)]
         at, every = [place for place, _ in points], [interval for _, interval in points]
-        style = {"marker": MARKS[number % len(MARKS)], "markersize": 3.4, "linewidth": 1.2}
-        axes.plot(at, [one.mean for one in every], dash, color=color, label=name, **style)
+        axes.plot(
+            at,
+            [one.mean for one in every],
+            dash,
+            color=color,
+            label=name,
+            marker=MARKS[number % len(MARKS)],
+            markersize=3.4,
+            linewidth=1.2,
+        )
         if not any(math.isnan(one.low) for one in every):
             ends = [one.low for one in every], [one.high for one in every]
             axes.fill_between(at, *ends, color=color, alpha=0.12, linewidth=0)

@@ -16,6 +16,7 @@ from math import ceil
 from typing import Any
 
 from ..base.words import Word, sentences_of
+from .page_template import visible
 from .tokens import MASKS, shown
 
 COLUMNS = 40  # groups of words that a picture can hold
@@ -31,12 +32,31 @@ class Group:
     name: str  # short: what stands under the column
     title: str  # in a sentence: “ball”, sentence 8, the start mark
     words: tuple[int, ...]
+    members: tuple[Word, ...]
+
+    @property
+    def tokens(self) -> list[int]:
+        return [token for word in self.members for token in word.tokens]
+
+    @property
+    def text(self) -> str:
+        """The words as they stand in the text, on one line."""
+        return visible(" ".join("".join(f"{word.before}{word.text}" for word in self.members).split()))
+
+    @property
+    def mark(self) -> bool:
+        """Special tokens that no word can stand for: the start mark is one where the answer is read at it, too."""
+        return all(word.special and word.text not in MASKS for word in self.members)
 
 
 def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = COLUMNS) -> list[Group]:
     """The columns, in the order of the text. `query`: the number of the word that the answer is read at; `most`: so
     many groups of words at most."""
-    groups = []
+    groups: list[Group] = []
+
+    def group(kind: str, name: str, title: str, *places: int) -> None:
+        groups.append(Group(kind, name, title, places, tuple(words[place] for place in places)))
+
     for place, word in enumerate(words):
         if word.special or place == query:
             name = shown(word.text)
@@ -45,27 +65,29 @@ def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = CO
                 first = "begin mark" if causal else "start mark"
                 name = "mask" if word.text in MASKS else first if place == 0 else end
             title = f"the {name}" if word.special else f"“{name}”"
-            groups.append(Group("answer" if place == query else "mark", name.removesuffix(" mark"), title, (place,)))
+            group("answer" if place == query else "mark", name.removesuffix(" mark"), title, place)
     texts = [place for place, word in enumerate(words) if not word.special and place != query]
     if len(texts) > most:
         sentences = [[place for place in sentence if place != query] for sentence in sentences_of(words)]
-        groups += _stretches([sentence for sentence in sentences if sentence], most)
+        kind, stretches = _stretches([sentence for sentence in sentences if sentence], most)
+        for number, places in enumerate(stretches, 1):
+            group(kind, str(number), f"{kind} {number}", *places)
     else:
-        groups += [Group("word", shown(words[at].text), f"“{shown(words[at].text)}”", (at,)) for at in texts]
+        for place in texts:
+            group("word", shown(words[place].text), f"“{shown(words[place].text)}”", place)
     return sorted(groups, key=lambda group: group.words[0])
 
 
-def _stretches(sentences: Sequence[Sequence[int]], most: int) -> list[Group]:
-    """Sentences as columns; long ones cut into stretches of equal length, neighbours joined where there are too
-    many."""
+def _stretches(sentences: Sequence[Sequence[int]], most: int) -> tuple[str, list[Sequence[int]]]:
+    """What the columns are, and their words: sentences; long ones cut into stretches of equal length, neighbours joined where
+    there are too many."""
     longest, run = (RUN, RUN) if len(sentences) < FEW else (LONGEST, LONGEST // 2)
-    pieces = []
+    pieces: list[Sequence[int]] = []
     for sentence in sentences:
         pieces += _parts(sentence, ceil(len(sentence) / run) if len(sentence) > longest else 1)
     if len(pieces) == len(sentences) <= most:
-        return [Group("sentence", str(at), f"sentence {at}", tuple(piece)) for at, piece in enumerate(pieces, 1)]
-    joined = _parts(pieces, min(most, len(pieces)))
-    return [Group("part", str(at), f"part {at}", tuple(chain.from_iterable(part))) for at, part in enumerate(joined, 1)]
+        return "sentence", pieces
+    return "part", [list(chain.from_iterable(part)) for part in _parts(pieces, min(most, len(pieces)))]
 
 
 def _parts(items: Sequence[Any], count: int) -> list[Any]:

@@ -29,7 +29,7 @@ from .packing import EXACT, HALF, Precision, encode, fit
 from .page_entry import query_of, shortened, versions_line
 from .page_file import MEGABYTES, may_write, room_of, write
 from .page_template import BASE_SCRIPTS, BASE_STYLES, FLOW_SCRIPTS, READ, Kind, filled_page, visible
-from .tokens import MASKS, shown
+from .tokens import shown
 
 FLOW = Kind(
     (*BASE_STYLES, "flow.css"),
@@ -38,7 +38,6 @@ FLOW = Kind(
     wide=True,
 )
 WORDS_ROOM, HEADS_ROOM = 0.3, 0.3  # parts of the page's room that numbers of words and of heads may take
-STEPS = HALF
 NAMED = 3  # columns and words that the answer names
 
 
@@ -68,7 +67,7 @@ class Picture:
     def title(self) -> str:
         """What is read, in a sentence: a word, a special token, or a piece of a word."""
         group = self.groups[self.column]
-        if set(self.read) == set(self.tokens_of(group)):
+        if set(self.read) == set(group.tokens):
             return group.title
         return f"“{shown(self.scores.tokens[self.query])}” of {group.title}"
 
@@ -80,18 +79,6 @@ class Picture:
     @property
     def prediction(self) -> list[tuple[str, float]]:
         return list(self.scores.info.get("prediction") or [])
-
-    def tokens_of(self, group: Group) -> list[int]:
-        return [token for place in group.words for token in self.words[place].tokens]
-
-    def text_of(self, group: Group) -> str:
-        """The words of a column as they stand in the text, on one line."""
-        return text_of([self.words[place] for place in group.words])
-
-
-def text_of(words: Sequence[Word]) -> str:
-    """Words as they stand in the text, on one line."""
-    return visible(" ".join("".join(f"{word.before}{word.text}" for word in words).split()))
 
 
 @door
@@ -179,8 +166,7 @@ def picture_of(
     words = words_in(scores)
     number = next(number for number, word in enumerate(words) if read[0] in word.tokens)
     groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
-    columns = [[token for one in group.words for token in words[one].tokens] for group in groups]
-    flow = flow_of(layers, read, columns, [word.tokens for word in words])
+    flow = flow_of(layers, read, [group.tokens for group in groups], [word.tokens for word in words])
     return Picture(scores, words, groups, flow, read[0], facts["convention"], heads, read)
 
 
@@ -248,7 +234,7 @@ def flow_data(picture: Picture, room: int) -> dict[str, Any]:
     }
     heads: dict[str, Any] = {}
     if picture.heads is not None:  # attention between columns, and what each head does most
-        grouped = heads_by_group(picture.heads, [picture.tokens_of(group) for group in groups])
+        grouped = heads_by_group(picture.heads, [group.tokens for group in groups])
         held, (blocks["heads"],) = fit([_rows(grouped)], int(HEADS_ROOM * room))
         roles: list[list[dict[str, Any]]] = [[] for _ in picture.heads.scores]
         for role in roles_of(picture.heads):
@@ -271,11 +257,9 @@ def flow_data(picture: Picture, room: int) -> dict[str, Any]:
                 "kind": group.kind,
                 "name": visible(group.name),
                 "title": visible(group.title),
-                "text": picture.text_of(group),
+                "text": group.text,
                 "words": list(group.words),
-                # no word can stand for a special token: the start mark is a mark where the answer is read at it, too
-                "mark": group.kind == "mark"
-                or all(words[at].special and words[at].text not in MASKS for at in group.words),
+                "mark": group.kind == "mark" or group.mark,
             }
             for group in groups
         ],

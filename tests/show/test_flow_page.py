@@ -146,7 +146,7 @@ def test_the_page_holds_the_numbers(results: tuple[Map, HeadMaps]) -> None:
     words = np.array([word["share"] for word in data["words"]])
     assert words.sum() == pytest.approx(1, abs=1e-6)
     attention = packing.decode(data["blocks"]["heads"]).reshape(*heads.scores.shape[:2], n, n)
-    tokens = [picture.tokens_of(group) for group in picture.groups]
+    tokens = [group.tokens for group in picture.groups]
     expected = heads.scores[1, 2][tokens[3]][:, tokens[5]].sum(-1).mean()
     assert attention[1, 2, 3, 5] == pytest.approx(float(expected), abs=1e-5)  # 16 bits of the row's largest
 

@@ -84,5 +84,13 @@ def _draw(axes: Any, scores: Sequence[float], signed: bool, percent: bool, value
     for place, (score, hue) in enumerate(zip(scores, hues, strict=True)):
         if valued:
             text, side = number(score, percent=percent, sign=signed), "right" if score < 0 else "left"
-            style = {"ha": side, "va": "center_baseline", "fontsize": SMALL, "color": LIGHT[f"{hue}-ink"]}
-            put(axes, score, place, f" {text} ", **style)
+            put(
+                axes,
+                score,
+                place,
+                f" {text} ",
+                ha=side,
+                va="center_baseline",
+                fontsize=SMALL,
+                color=LIGHT[f"{hue}-ink"],
+            )

@@ -26,7 +26,6 @@ from ..flow_numbers import DRAWN
 from ..flow_page import Picture as Numbers
 from ..flow_page import picture_of
 from ..page_entry import is_answer
-from ..tokens import MASKS
 from .layout import (
     AXES,
     GAP,
@@ -82,7 +81,7 @@ def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) ->
     plan = Plan(numbers, followed, left, room, GAP + title_height(lines) + ABOVE)
     labels = _labels(plan)
     heights = [text_width(text, plan.size) * (BOLDER if at in followed else HIGHER) for at, text in enumerate(labels)]
-    brackets = source_brackets([numbers.words[group.words[0]] for group in numbers.groups])
+    brackets = source_brackets([group.members[0] for group in numbers.groups])
     below = plan.level(0) + 0.08 + max(heights) + (0.24 if brackets else 0.06)
     notes = noted(_notes(plan, "the answer" if read else "the flow"), options.room)
     page = Picture(figsize=(options.width, below + note_height(notes) + GAP))
@@ -95,8 +94,16 @@ def draw_flow(results: Sequence[Any], names: Sequence[str], options: Options) ->
     name = f"the answer: {printable(prediction[0][0])}" if prediction else place
     put(axes, middle, plan.top - 0.19, cut(name, 8.0, room), fontsize=8.0, ha="center", va="baseline")
     if prediction:
-        style: dict[str, Any] = {"fontsize": AXES, "ha": "center", "va": "baseline", "color": LIGHT["soft"]}
-        put(axes, middle, plan.top - 0.07, cut(f"read at {place}", AXES, room), **style)
+        put(
+            axes,
+            middle,
+            plan.top - 0.07,
+            cut(f"read at {place}", AXES, room),
+            fontsize=AXES,
+            ha="center",
+            va="baseline",
+            color=LIGHT["soft"],
+        )
     _write_labels(axes, plan, labels)
     for one in brackets:
         start, stop = float(plan.edges[one.start]) + 0.03, float(plan.edges[one.stop]) - 0.03
@@ -208,7 +215,7 @@ def _labels(plan: Plan) -> list[str]:
         taken = text_width(f"  {value}", plan.size)
         name = cut(printable(group.name), plan.size, LONGEST - taken)
         if group.kind in ("sentence", "part"):
-            begins = cut_between_words(plan.numbers.text_of(group), plan.size, LONGEST_TEXT - taken)
+            begins = cut_between_words(group.text, plan.size, LONGEST_TEXT - taken)
             name = f"{group.name}  {begins}"
         labels.append(f"{name}  {value}")
     return labels
@@ -216,11 +223,10 @@ def _labels(plan: Plan) -> list[str]:
 
 def _write_labels(axes: Axes, plan: Plan, labels: Sequence[str]) -> None:
     for place, text in enumerate(labels):
-        first = plan.numbers.words[plan.numbers.groups[place].words[0]]
         style: dict[str, Any] = {"rotation": 270, "ha": "center", "va": "top", "fontsize": plan.size}
         if place in plan.followed:
             style |= {"color": LIGHT["share-ink"], "fontweight": "bold"}
-        elif first.special and first.text not in MASKS:
+        elif plan.numbers.groups[place].mark:
             style |= {"color": LIGHT["soft"], "style": "italic"}
         put(axes, plan.middle(0, place), plan.level(0) + 0.06, text, **style)
 

@@ -85,6 +85,5 @@ def _drawn(
     axes.set_xlabel(x, fontsize=AXES, labelpad=1, parse_math=False)
     if value_name:
         first = page.axes[0]
-        style = {"transform": first.transAxes, "fontsize": AXES, "color": LIGHT["soft"]}
-        put(first, 1 + 0.08 / room, 1.05, value_name, **style)
+        put(first, 1 + 0.08 / room, 1.05, value_name, transform=first.transAxes, fontsize=AXES, color=LIGHT["soft"])
     return page

@@ -149,8 +149,7 @@ def thin_spines(axes: Axes) -> None:
 
 def hatch(axes: Axes, corner: tuple[float, float], wide: float, high: float) -> None:
     """A cell against is hatched, so that the sign is there without colour."""
-    style: dict[str, Any] = {"hatch": "/////", "edgecolor": LIGHT["surface"], "linewidth": 0}
-    axes.add_patch(Rectangle(corner, wide, high, fill=False, **style))
+    axes.add_patch(Rectangle(corner, wide, high, fill=False, hatch="/////", edgecolor=LIGHT["surface"], linewidth=0))
 
 
 def write_numbers(
@@ -233,8 +232,15 @@ def write_notes(page: Figure, rows: Sequence[Sequence[Note]], left: float, top: 
         for note in row:
             if note.swatch:
                 edge = LIGHT["ink"] if note.frame else LIGHT["edge"] if note.hatch else "none"
-                style: dict[str, Any] = {"linewidth": 0.8 if note.frame else 0.0, "hatch": note.hatch or None}
-                box = Rectangle((x, y - 0.04), note.swatch, 0.08, facecolor=note.colour, edgecolor=edge, **style)
+                box = Rectangle(
+                    (x, y - 0.04),
+                    note.swatch,
+                    0.08,
+                    facecolor=note.colour,
+                    edgecolor=edge,
+                    linewidth=0.8 if note.frame else 0.0,
+                    hatch=note.hatch or None,
+                )
                 axes.add_patch(box)
             put(axes, x + note.before, y, note.text, fontsize=SMALL, va="center_baseline")
             x += note.wide + APART
@@ -268,13 +274,30 @@ def across(axes: Axes, start: float, stop: float, at: float, name: str, *, upwar
     arm = -ARM if upward else ARM
     axes.add_line(Line2D([start, start, stop, stop], [at + arm, at, at, at + arm], color=LIGHT["edge"], linewidth=0.6))
     if name:
-        style = {"fontsize": SMALL, "ha": "center", "va": "top" if upward else "bottom", "color": LIGHT["soft"]}
-        put(axes, (start + stop) / 2, at - arm / 2, cut(name, SMALL, max(stop - start, 0.2)), **style)
+        put(
+            axes,
+            (start + stop) / 2,
+            at - arm / 2,
+            cut(name, SMALL, max(stop - start, 0.2)),
+            fontsize=SMALL,
+            ha="center",
+            va="top" if upward else "bottom",
+            color=LIGHT["soft"],
+        )
 
 
 def along(axes: Axes, start: float, stop: float, at: float, name: str) -> None:
     """An upright bracket whose arms point to the left, its name at the right, written downwards."""
     axes.add_line(Line2D([at - ARM, at, at, at - ARM], [start, start, stop, stop], color=LIGHT["edge"], linewidth=0.6))
     if name:
-        style = {"fontsize": SMALL, "ha": "left", "va": "center", "rotation": 270, "color": LIGHT["soft"]}
-        put(axes, at + 0.03, (start + stop) / 2, cut(name, SMALL, max(stop - start, 0.2)), **style)
+        put(
+            axes,
+            at + 0.03,
+            (start + stop) / 2,
+            cut(name, SMALL, max(stop - start, 0.2)),
+            fontsize=SMALL,
+            ha="left",
+            va="center",
+            rotation=270,
+            color=LIGHT["soft"],
+        )

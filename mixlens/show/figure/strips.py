@@ -142,11 +142,26 @@ def _draw(axes: Axes, tokens: Sequence[Token], colours: Colours, room: float, si
         put(axes, middle, base, token.text, ha="center", va="baseline", fontsize=size, color=LIGHT["ink"])
         if token.value:
             dash: Any = (0, (2.2, 1.4)) if hue == "against" else "-"
-            style = {"color": LIGHT[hue], "linewidth": 1.2, "linestyle": dash, "solid_capstyle": "butt"}
-            axes.plot([token.left, token.left + token.wide], [bottom, bottom], clip_on=False, **style)
+            axes.plot(
+                [token.left, token.left + token.wide],
+                [bottom, bottom],
+                clip_on=False,
+                color=LIGHT[hue],
+                linewidth=1.2,
+                linestyle=dash,
+                solid_capstyle="butt",
+            )
             if valued:
-                style = {"ha": "center", "va": "top", "fontsize": SMALL, "color": LIGHT[f"{hue}-ink"]}
-                put(axes, middle, bottom + 0.03, token.value, **style)
+                put(
+                    axes,
+                    middle,
+                    bottom + 0.03,
+                    token.value,
+                    ha="center",
+                    va="top",
+                    fontsize=SMALL,
+                    color=LIGHT[f"{hue}-ink"],
+                )
     axes.set_xlim(0, room)
     axes.set_ylim(_height(tokens, size, valued=valued), 0)
     axes.set_axis_off()

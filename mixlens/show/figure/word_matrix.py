@@ -8,7 +8,7 @@ answer's row is framed, brackets group the two texts of a pair, or the pieces of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,8 @@ from ...base.text import THIN
 from ...base.words import Word, words_in
 from ...types import Map
 from ..colors import LIGHT
-from ..flow_groups import groups_of, unit_of
+from ..flow_groups import Group, groups_of, unit_of
 from ..flow_numbers import membership
-from ..flow_page import text_of
 from ..page_entry import is_answer, query_of
 from ..tokens import MASKS, shown
 from .layout import (
@@ -82,21 +81,10 @@ HATCH = "//////"
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A row and a column: its name, its tokens, and whether it is a special token outside the scale."""
-
-    name: str
-    title: str  # in a sentence: “ball”, the start mark
-    label: str  # beside its row: of a sentence with its first words
-    tokens: tuple[int, ...]
-    mark: bool
-
-
-@dataclass(frozen=True)
 class Units:
     """All rows and columns, what they are, which of them the answer is read at, and the brackets beside them."""
 
-    units: Sequence[Unit]
+    units: Sequence[Group]
     noun: str  # words, sentences, parts, tokens
     answer: int
     brackets: Sequence[Bracket]
@@ -107,25 +95,17 @@ def words_as_units(scores: Map, words: Sequence[Word], place: int, most: int) ->
     """Words as rows and columns; groups of them where there are more than `most`."""
     number = next(number for number, word in enumerate(words) if place in word.tokens)
     groups = groups_of(words, number, causal=bool(scores.info.get("causal")), most=most)
-    units = []
-    for group in groups:
-        members = [words[one] for one in group.words]
-        name = printable(group.name)
-        label = f"{name}  {text_of(members)}" if group.kind in ("sentence", "part") else name
-        special = all(word.special and word.text not in MASKS for word in members)
-        tokens = tuple(token for word in members for token in word.tokens)
-        units.append(Unit(name, printable(group.title), label, tokens, special))
     answer = next(at for at, group in enumerate(groups) if number in group.words)
-    return Units(units, f"{unit_of(groups)}s", answer, source_brackets([words[one.words[0]] for one in groups]), ())
+    return Units(groups, f"{unit_of(groups)}s", answer, source_brackets([one.members[0] for one in groups]), ())
 
 
 def pieces_as_units(scores: Map, words: Sequence[Word], place: int) -> Units:
     """Every token as a row and a column; brackets over words of several pieces."""
     special, units = scores.special or (False,) * len(scores.tokens), []
-    for at, token in enumerate(scores.tokens):
-        name = shown(token)
-        units.append(Unit(name, f"“{name}”", name, (at,), special[at] and token not in MASKS))
     owner = {token: word for word in words for token in word.tokens}
+    for at, token in enumerate(scores.tokens):
+        name, piece = shown(token), replace(owner[at], text=token, tokens=(at,), special=special[at])
+        units.append(Group("word", name, f"“{name}”", (at,), (piece,)))
     brackets = source_brackets([owner[at] for at in range(len(units))])
     pieces = [Bracket(word.tokens[0], word.tokens[-1] + 1) for word in words if len(word.tokens) > 1]
     return Units(units, "tokens", place, brackets, pieces)
@@ -185,9 +165,13 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     belongs = membership([unit.tokens for unit in units.units], len(scores.tokens))
     values = (belongs / belongs.sum(0)).T @ array_of(scores)[layer] @ belongs
     marks = np.array([unit.mark for unit in units.units])
-    shorter, longest = (cut_between_words, _longest_text(width)) if grouped else (cut, LONGEST)
-    labels = [shorter(unit.label, SMALL, longest) for unit in units.units]
-    heads = [cut(unit.name, SMALL, LONGEST) for unit in units.units]
+    heads = labels = [cut(printable(unit.name), SMALL, LONGEST) for unit in units.units]
+    if grouped:  # a sentence with its first words
+        texts = [
+            f"{printable(one.name)}  {one.text}" if one.kind in ("sentence", "part") else printable(one.name)
+            for one in units.units
+        ]
+        labels = [cut_between_words(text, SMALL, _longest_text(width)) for text in texts]
     left, names = GAP + BESIDE + HIGHER * widest(labels, SMALL), HIGHER * widest(heads, SMALL)
     brackets = (BRACKET if units.brackets else 0.0) + (PIECES if units.pieces else 0.0)
     room = width - left - GAP - brackets
@@ -203,8 +187,13 @@ def draw_word_matrix(scores: Map, layer: int, title: str, options: Options) -> P
     head = GAP + title_height(lines)
     y = head + 0.15 + brackets + names + 0.06 + row * np.arange(len(marks) + 1)
     x = left + np.concatenate([[0.0], np.cumsum(np.where(marks, apart, cell))])
-    style: dict[str, Any] = {"percent": is_share(scores), "target": target_of([scores]), "text": numbers}
-    colours = colours_of([values[:, ~marks]], options.vmax or _end(values, marks), **style)
+    colours = colours_of(
+        [values[:, ~marks]],
+        options.vmax or _end(values, marks),
+        percent=is_share(scores),
+        target=target_of([scores]),
+        text=numbers,
+    )
     table = Table(units, values, marks, colours, x, y, labels, heads, names, numbers)
     unit = meaning_of([scores], colours.signed)
     if is_share(scores) and not colours.signed:
@@ -244,9 +233,9 @@ def _notes(scores: Map, table: Table, room: float) -> list[Note]:
     """What is framed, hatched, bracketed and averaged."""
     rows, place = table.rows, query_of([scores])
     row = rows.units[rows.answer]
-    framed = cut(f"the row of {row.title}", SMALL, room - 0.3)
+    framed = cut(f"the row of {printable(row.title)}", SMALL, room - 0.3)
     if is_answer(scores, place):
-        framed = "the answer’s row" if row.tokens == (place,) else f"{framed}, where the answer is read"
+        framed = "the answer’s row" if row.tokens == [place] else f"{framed}, where the answer is read"
     notes = [Note(framed, LIGHT["surface"], 0.2, frame=True)]
     if table.marks.any():
         hatched = "" if table.numbers else HATCH  # numbers could not be read on it
@@ -262,10 +251,9 @@ def _draw_cells(axes: Axes, table: Table, cell: float, row: float) -> None:
     """The cells with their numbers, or hatched where they are against; special tokens apart; the answer's row in a
     frame."""
     x, y, colours = table.x, table.y, table.colours
-    style: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm, "edgecolor": "white", "linewidth": 0.4}
-    axes.pcolormesh(x, y, table.values, **style)
+    axes.pcolormesh(x, y, table.values, cmap=colours.cmap, norm=colours.norm, edgecolor="white", linewidth=0.4)
     for place in np.flatnonzero(table.marks):
-        style = {"edgecolor": LIGHT["edge"], "hatch": None if table.numbers else HATCH, "linewidth": 0}
+        style: dict[str, Any] = {"edgecolor": LIGHT["edge"], "hatch": None if table.numbers else HATCH, "linewidth": 0}
         box = (x[place], y[0]), x[place + 1] - x[place], y[-1] - y[0]
         axes.add_patch(Rectangle(*box, facecolor=LIGHT["sunk"], **style))
     if table.numbers:
@@ -273,8 +261,11 @@ def _draw_cells(axes: Axes, table: Table, cell: float, row: float) -> None:
     elif colours.signed:
         for i, j in np.argwhere((table.values <= -0.05 * colours.end) & ~table.marks):
             hatch(axes, (float(x[j]), float(y[i])), float(x[j + 1] - x[j]), row)
-    style = {"edgecolor": LIGHT["ink"], "linewidth": 0.8, "zorder": 5}
-    axes.add_patch(Rectangle((x[0], y[table.rows.answer]), x[-1] - x[0], row, fill=False, **style))
+    axes.add_patch(
+        Rectangle(
+            (x[0], y[table.rows.answer]), x[-1] - x[0], row, fill=False, edgecolor=LIGHT["ink"], linewidth=0.8, zorder=5
+        )
+    )
 
 
 def _write_names(axes: Axes, table: Table) -> None:

@@ -129,8 +129,17 @@ def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch:
     cell against is hatched, one without a value crossed, and a sentence has its number."""
     if band.values is None:
         for number in range(rows):
-            style: dict[str, Any] = {"facecolor": LIGHT["sunk"], "edgecolor": LIGHT["edge"], "hatch": "//////"}
-            axes.add_patch(Rectangle((x, above + number * ROW), APART, ROW - 0.01, linewidth=0, **style))
+            axes.add_patch(
+                Rectangle(
+                    (x, above + number * ROW),
+                    APART,
+                    ROW - 0.01,
+                    linewidth=0,
+                    facecolor=LIGHT["sunk"],
+                    edgecolor=LIGHT["edge"],
+                    hatch="//////",
+                )
+            )
         return x + APART
     for j, name in enumerate(band.columns):
         here, style = x + j * pitch, {"rotation": 90, "ha": "center", "va": "bottom"}
@@ -138,13 +147,20 @@ def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch:
         for i, value in enumerate(map(float, band.values[:, j])):
             y = above + i * ROW
             against = hues.signed and value < -0.2 * hues.end
-            style = {"edgecolor": "white", "linewidth": 0.5}
-            style |= {"hatch": "xxxx" if np.isnan(value) else "////" if against else None}
-            colour = hues.shade(0.0 if np.isnan(value) else value)
-            axes.add_patch(Rectangle((here, y), pitch, ROW, facecolor=colour, **style))
+            colour, crossed = hues.shade(0.0 if np.isnan(value) else value), "////" if against else None
+            cell = Rectangle((here, y), pitch, ROW, facecolor=colour, edgecolor="white", linewidth=0.5)
+            cell.set_hatch("xxxx" if np.isnan(value) else crossed)
+            axes.add_patch(cell)
             if hues.text:  # sentences
-                style = {"fontsize": AXIS, "ha": "center", "va": "center_baseline"}
-                put(axes, here + pitch / 2, y + ROW / 2, percent(value), **style)
+                put(
+                    axes,
+                    here + pitch / 2,
+                    y + ROW / 2,
+                    percent(value),
+                    fontsize=AXIS,
+                    ha="center",
+                    va="center_baseline",
+                )
     wide = len(band.columns) * pitch
     short = band.name.replace("sentence ", "s")
     name = band.name if text_width(band.name, SMALL) <= wide else short
@@ -160,8 +176,7 @@ def _draw_own(axes: Axes, generation: Generation, x: float, above: float) -> Non
         y = above + number * ROW
         for part, colour in ((1.0, LIGHT["sunk"]), (share, LIGHT["edge"])):
             axes.add_patch(Rectangle((x, y + 0.04), wide * part, ROW - 0.08, facecolor=colour, linewidth=0))
-        style: dict[str, Any] = {"fontsize": AXIS, "va": "center_baseline", "color": SOFT}
-        put(axes, x + wide + 0.05, y + ROW / 2, percent(share), **style)
+        put(axes, x + wide + 0.05, y + ROW / 2, percent(share), fontsize=AXIS, va="center_baseline", color=SOFT)
 
 
 def _meaning(generation: Generation, kind: str, signed: bool) -> str:
