@@ -22,25 +22,23 @@ import torch
 from tiny_models import gap_model, model  # noqa: F401
 
 import mixlens
-from mixlens import data, metrics
+from mixlens import data, metrics, types
 from mixlens.base import errors
 from mixlens.base import files as disk
-from mixlens.metrics import agreement
 from mixlens.runs.experiments import Experiment, Setup, Table, experiment, figures, folder, known, prepare, run, running
 from mixlens.scoring import asking, provenance
-from mixlens.types import Example, Record
 
 TOY = ["a film", "a good film", "a very good film", "a bad plot", "the plot is bad"]
 
 
-def examples(texts: list[str] = TOY) -> list[Example]:
-    return [Example(text, id=str(i), info={"label": "positive"}) for i, text in enumerate(texts)]
+def examples(texts: list[str] = TOY) -> list[types.Example]:
+    return [types.Example(text, id=str(i), info={"label": "positive"}) for i, text in enumerate(texts)]
 
 
-def lengths(setup: Setup, example: Example) -> list[Record]:
+def lengths(setup: Setup, example: types.Example) -> list[types.Record]:
     """How long is a text?"""
     return [
-        Record(
+        types.Record(
             str(example.id),
             method,
             "length",
@@ -51,7 +49,7 @@ def lengths(setup: Setup, example: Example) -> list[Record]:
     ]
 
 
-def by_key(setup: Setup, found: list[Example]) -> Iterator[tuple[str, list[Record]]]:
+def by_key(setup: Setup, found: list[types.Example]) -> Iterator[tuple[str, list[types.Record]]]:
     """The same, and it says what it was asked again."""
     for example in found:
         if str(example.id) not in setup.done:
@@ -62,7 +60,7 @@ def by_key(setup: Setup, found: list[Example]) -> Iterator[tuple[str, list[Recor
 MEASURED: list[str] = []
 
 
-def finish(setup: Setup, records: list[Record]) -> list[Table]:
+def finish(setup: Setup, records: list[types.Record]) -> list[Table]:
     rows = tuple((m, metrics.mean_with_interval([r.value for r in records if r.method == m])) for m in setup.methods)
     return [Table("lengths", "Lengths", ("method", "length"), rows), Table("more", "More", ("n",), ((len(records),),))]
 
@@ -130,7 +128,7 @@ def test_the_same_run_twice_gives_the_same_bytes_and_measures_nothing_again(
     run("toy", out=tmp_path / "b", **asked)
     assert reports(tmp_path / "a") == reports(tmp_path / "b")
 
-    def never(setup: Setup, example: Example) -> list[Record]:
+    def never(setup: Setup, example: types.Example) -> list[types.Record]:
         raise AssertionError("measured again")
 
     never.__doc__ = lengths.__doc__
@@ -215,7 +213,7 @@ def _dying_add(add: Any) -> Any:
 def test_what_is_done_is_not_done_again(
     toy: Experiment, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(setup: Setup, found: list[Example]) -> Iterator[tuple[str, list[Record]]]:
+    def fails(setup: Setup, found: list[types.Example]) -> Iterator[tuple[str, list[types.Record]]]:
         for key, records in by_key(setup, found):
             if key == "3":
                 raise KeyboardInterrupt
@@ -272,11 +270,11 @@ def test_killed_and_started_again_a_run_ends_in_the_same_bytes(tmp_path: Path) -
 
 
 def gap(text: str, target: str = "are", **more: Any) -> dict[str, Any]:
-    return {"model": "agreement", "data": [Example(text, target=target, id="one", **more)]}
+    return {"model": "agreement", "data": [types.Example(text, target=target, id="one", **more)]}
 
 
 def text(words: str, label: str | None = None) -> dict[str, Any]:
-    return {"model": "sentiment", "data": [Example(words, id="one", info={"label": label} if label else {})]}
+    return {"model": "sentiment", "data": [types.Example(words, id="one", info={"label": label} if label else {})]}
 
 
 FILM, RUSTY, LONG_WORD = text("a good film"), "The keys [MASK] rusty.", "unbelievableness"
@@ -340,7 +338,7 @@ def test_what_is_refused_leaves_nothing_behind(
 
 def test_examples_that_do_not_fit_can_be_left_out_and_are_counted(gap_model: Any, tmp_path: Path) -> None:
     good = list(data.load("agreement", n=2))
-    bad = Example("The keys [MASK] rusty.", target="unbelievableness", cues=((4, 8),), id="bad")
+    bad = types.Example("The keys [MASK] rusty.", target="unbelievableness", cues=((4, 8),), id="bad")
     asked: dict[str, Any] = {"model": gap_model, "methods": ["alti"], "leave_out": True, "progress": False}
     made = run("vz-cue-alignment", data=[*good, bad], out=tmp_path / "out", **asked)
     assert [example.id for example in made.setup.examples] == [example.id for example in good]
@@ -462,7 +460,7 @@ def test_random_scores_differ_from_text_to_text_and_not_from_run_to_run(model: A
     traces = [model.trace(text) for text in ("a very good film", "a very bad film", "a very good film")]
     first, second, third = (asking.scores_of(trace, "random")[0].scores.tolist() for trace in traces)
     assert first == third
-    assert agreement.spearman(first, second) < 0.99
+    assert metrics.agreement.spearman(first, second) < 0.99
     assert (
         asking.scores_of(traces[0], "random:seed=1")[0].scores.tolist()
         == asking.scores_of(traces[1], "random:seed=1")[0].scores.tolist()

@@ -15,9 +15,8 @@ from outcomes import cell, setup_of, table, values
 from tiny_models import gap_model, gaps, model, texts  # noqa: F401
 
 import mixlens
-from mixlens import types
+from mixlens import metrics, types
 from mixlens.base import errors
-from mixlens.metrics import agreement, geometry
 from mixlens.papers.alti import main as alti
 from mixlens.papers.alti import shapes
 from mixlens.runs.experiments import Table, known, prepare, run
@@ -37,7 +36,7 @@ def test_table2_is_the_rank_correlation_with_the_reference(model: Any, texts: li
     traces = [model.trace(example) for example in texts]
     gradients = [mixlens.attribute(trace, "grad_l2").scores for trace in traces]
     pairs = list(zip(traces, gradients, strict=True))
-    expected = [agreement.spearman(read(trace), gradient) for trace, gradient in pairs]
+    expected = [metrics.agreement.spearman(read(trace), gradient) for trace, gradient in pairs]
     assert values(made, "alti", "spearman") == expected
     assert values(made, "grad_l2", "spearman") == pytest.approx([1.0] * 3)
     assert cell(made.tables[0], "alti", "spearman").mean == pytest.approx(np.mean(expected))
@@ -45,7 +44,7 @@ def test_table2_is_the_rank_correlation_with_the_reference(model: Any, texts: li
     asked: dict[str, Any] = {"model": model, "data": texts[:1], "methods": ["alti"], "progress": False}
     assert "blank_out" in run("alti-table2", reference="blank_out", **asked).tables[0].title
     kept = [i for i, special in enumerate(traces[0].special) if not special]
-    bare = agreement.spearman(read(traces[0])[kept], gradients[0][kept])
+    bare = metrics.agreement.spearman(read(traces[0])[kept], gradients[0][kept])
     assert values(run("alti-table2", keep_special=False, **asked), "alti", "spearman") == [bare]
 
 
@@ -66,7 +65,7 @@ def test_agreement_half_of_table2_is_the_change_of_the_verbs_probability(gap_mod
     (example, *_) = prepare.fitting(swapped, known()["alti-table2-sva"], [gap_model], None)
     changes = changes_of_probability(gap_model, example)
     # One row is multiplied through the layers here, all rows there, in float32: ranks are the same, sums are not.
-    expected = agreement.spearman(read(gap_model.trace(example)), changes)
+    expected = metrics.agreement.spearman(read(gap_model.trace(example)), changes)
     assert values(made, "alti", "spearman")[0] == pytest.approx(expected, abs=1e-6)
     shares = changes / changes.sum()
     for metric, share in (
@@ -98,7 +97,7 @@ def test_special_tokens_are_ranked_and_the_authors_numbers_stand_beside_theirs(m
         ("alti", [mixlens.mix(model.trace(t), "alti").rollout().readout("[CLS]") for t in texts]),
         (alti.RELEASED, [mixlens.attribute(model.trace(t), "grad_l2", variant="released") for t in texts]),
     ):
-        ranks = [agreement.special_token_ranks(one) for one in scores]
+        ranks = [metrics.agreement.special_token_ranks(one) for one in scores]
         assert cell(made.tables[0], method, "[CLS]").mean == pytest.approx(np.mean([one["[CLS]"] for one in ranks]))
         every = [rank for one in ranks for rank in one.values()]
         assert cell(made.tables[0], method, alti.ALL).mean == pytest.approx(np.mean(every))
@@ -124,9 +123,9 @@ def test_every_bar_of_figure_6_stands_beside_the_name_of_its_method() -> None:
 
 def test_anisotropy_has_every_layer(model: Any, texts: list[Any]) -> None:
     measures = {
-        shapes.BLOCK: geometry.block_anisotropy,
-        shapes.LAYER: geometry.anisotropy,
-        shapes.TRANSFORMED: geometry.transformed_anisotropy,
+        shapes.BLOCK: metrics.geometry.block_anisotropy,
+        shapes.LAYER: metrics.geometry.anisotropy,
+        shapes.TRANSFORMED: metrics.geometry.transformed_anisotropy,
     }
     made = {
         name: run("alti-anisotropy", model=model, data=texts, outputs=name, progress=False)

@@ -14,9 +14,8 @@ from scipy import stats
 from tiny_models import model, qa_model, texts  # noqa: F401
 
 import mixlens
-from mixlens import data, types
+from mixlens import data, metrics, types
 from mixlens.base import errors
-from mixlens.metrics import agreement, faithfulness
 from mixlens.papers.attcat import layers, more
 from mixlens.runs.experiments import known, run
 from mixlens.scoring import asking
@@ -34,7 +33,7 @@ def test_faithfulness_is_aopc_and_lodds(model: Any, texts: list[Any]) -> None:
     for number, example in enumerate(texts):
         trace = model.trace(example)
         scores = mixlens.attribute(trace, "attcat")
-        for metric, measure in (("aopc", faithfulness.aopc), ("lodds", faithfulness.lodds)):
+        for metric, measure in (("aopc", metrics.faithfulness.aopc), ("lodds", metrics.faithfulness.lodds)):
             assert values(outcome, "attcat", metric)[number] == measure(trace, scores).value
     curves = table(outcome, "curves").rows
     assert [row[1] for row in curves] == list(range(0, 101, 10))
@@ -50,7 +49,7 @@ def test_released_takes_methods_and_metrics_as_released(model: Any) -> None:
     name, trace = long[0].info["label"], model.trace(long[0])
     label = data.label_ids([name], model)[name]
     scores = mixlens.attribute(trace, "attcat", target=label, variant="released")
-    expected = faithfulness.aopc(trace, scores, variant="released", label=label).value
+    expected = metrics.faithfulness.aopc(trace, scores, variant="released", label=label).value
     assert values(outcome, "attcat", "aopc")[0] == pytest.approx(expected)
     assert len(table(outcome, "curves").rows) == 2 * 9
 
@@ -60,7 +59,7 @@ def test_confidence_is_between_the_classes(model: Any, texts: list[Any]) -> None
     sides = [mixlens.attribute(model.trace(texts[0]), "attcat", target=label) for label in (0, 1)]
     orders = [np.argsort(-side.to_numpy()) for side in sides]
     assert values(outcome, "attcat", "kendall")[0] == pytest.approx(stats.kendalltau(*orders).statistic)
-    assert values(outcome, "attcat", "of scores")[0] == agreement.kendall(*sides)
+    assert values(outcome, "attcat", "of scores")[0] == metrics.agreement.kendall(*sides)
 
 
 def test_kendall_as_equation_15_compares_token_indices() -> None:
@@ -75,7 +74,7 @@ def test_kendall_as_equation_15_compares_token_indices() -> None:
         ([other, third], "released", 1 / 3),
         ([[-x for x in scores]], "scores", -1),
     ):
-        assert agreement.kendall_confidence(scores, others, variant=variant) == pytest.approx(tau)
+        assert metrics.agreement.kendall_confidence(scores, others, variant=variant) == pytest.approx(tau)
 
 
 # --- Figure 3 ---------------------------------------------------------------------------------------------------------
@@ -185,7 +184,9 @@ def test_layers_are_those_of_attcat(model: Any, texts: list[Any]) -> None:
         size, spread = float(row.abs().mean()), float(row.std(correction=0))
         for metric, value in (("size", size), ("spread", spread), ("relative spread", spread / size)):
             assert values(outcome, layers.SUM, metric, layer=layer)[0] == pytest.approx(value)
-    assert values(outcome, layers.SUM, "aopc", layer=0)[0] == pytest.approx(faithfulness.aopc(trace, added).value)
+    assert values(outcome, layers.SUM, "aopc", layer=0)[0] == pytest.approx(
+        metrics.faithfulness.aopc(trace, added).value
+    )
     heat = table(outcome, "heatmap")
     assert heat.columns == ("token", *(f"L{i}" for i in range(model.n_layers)), "Rollout", "Sum")
     assert heat.column("token") == [trace.tokens[i] for i in words_of(trace)]

@@ -12,7 +12,7 @@ import pytest
 from outcomes import made_up, setup_of, verdicts
 from tiny_models import gap_model, model  # noqa: F401
 
-from mixlens import data
+from mixlens import data, types
 from mixlens.papers.alti import consistency, shapes
 from mixlens.papers.alti import main as alti
 from mixlens.papers.attcat import layers as attcat_layers
@@ -23,7 +23,6 @@ from mixlens.papers.globenc import main as globenc
 from mixlens.papers.value_zeroing import cues
 from mixlens.papers.value_zeroing import main as vz
 from mixlens.runs.experiments import claims, known, plan, run, running
-from mixlens.types import Record
 
 pytest.importorskip("scipy")
 Means = dict[tuple[Any, ...], float]
@@ -150,7 +149,7 @@ def test_claims_of_the_own_token(shares: tuple[float, ...], letters: str) -> Non
 )
 def test_the_claim_of_the_norms(correlations: tuple[float, ...], features: int, letter: str) -> None:
     records = [
-        Record("-", "-", name, value, {"layer": layer})
+        types.Record("-", "-", name, value, {"layer": layer})
         for layer, one in enumerate(correlations, 1)
         for name, value in zip(local.OUTLIERS, (features, 2, 2, 0.1, one), strict=True)
     ]
@@ -275,7 +274,7 @@ def test_claims_of_attcats_table_2(means: Means, letters: str) -> None:
 def test_the_claim_of_attcats_figure_3_is_judged_on_answered_questions_alone() -> None:
     counts = {(method, "count"): 1.0 for method in attcat.METHODS} | {("attcat", "count"): 3.0}
     answered = made_up(counts | {("random", "count"): 9.0}, n=30, answered=True)  # random is not in the paper
-    others = [Record(f"x{r.example}", r.method, r.metric, -r.value, {"answered": False}) for r in answered]
+    others = [types.Record(f"x{r.example}", r.method, r.metric, -r.value, {"answered": False}) for r in answered]
     (claim,) = known()["attcat-qa"].claims
     verdict = claim.check(setup_of("attcat-qa"), answered + others, [])
     assert verdict.word == claims.SAME
@@ -366,7 +365,7 @@ def of_probing(levels: Any, bits: Any, depth: int = 12) -> list[Any]:
     noise = np.random.default_rng(2).normal(0, 0.01, (depth + 1, 30))
     facts = {"low": 1.0, "high": 1.0, "std": 0.0, "n": 30}
     coded = [
-        Record("all", "gap", "compression", 1 / bits(i), {**facts, "layer": i, "bits": list(bits(i) + noise[i])})
+        types.Record("all", "gap", "compression", 1 / bits(i), {**facts, "layer": i, "bits": list(bits(i) + noise[i])})
         for i in range(depth + 1)
     ]
     return coded + made_up(means, spread=0.02, n=30)

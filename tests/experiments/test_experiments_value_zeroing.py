@@ -13,9 +13,8 @@ from scipy import stats
 from tiny_models import gap_model, gaps, model  # noqa: F401
 
 import mixlens
-from mixlens import data
+from mixlens import data, metrics
 from mixlens.base import errors
-from mixlens.metrics import agreement, alignment, arguments
 from mixlens.papers.value_zeroing import cues, main, probing
 from mixlens.runs.experiments import Setup, claims, known, layer_curves, plan, prepare, run
 from mixlens.scoring import asking
@@ -28,7 +27,7 @@ def made(name: str, model: Any, some: list[Any], *methods: str, **options: Any) 
 def traced(model: Any, example: Any) -> tuple[Any, Any]:
     """The trace and the cue vector."""
     trace = model.trace(example)
-    return trace, arguments.marks_at(data.cue_tokens(example, trace), len(trace))
+    return trace, metrics.arguments.marks_at(data.cue_tokens(example, trace), len(trace))
 
 
 def shared(scores: Any) -> Any:
@@ -58,7 +57,7 @@ def test_cue_alignment_is_that_of_every_layer_and_of_all(gap_model: Any, gaps: l
         for layer in range(gap_model.n_layers):
             row = scores.readout("[MASK]", layer=layer)
             for name in ("cue_dot", "cue_average_precision", "probes_needed"):
-                expected = getattr(alignment, name)(row, marks)
+                expected = getattr(metrics.alignment, name)(row, marks)
                 assert values(outcome, "value_zeroing", name, layer=layer + 1)[number] == pytest.approx(
                     expected, rel=1e-6
                 )
@@ -91,7 +90,7 @@ def test_a_rollout_that_is_written_is_the_one_that_is_used(gap_model: Any, gaps:
     written = "norm:rollout=globenc"
     outcome = made("vz-cue-alignment", gap_model, gaps[:1], written, rolled_out="")
     trace, marks = traced(gap_model, gaps[0])
-    expected = alignment.cue_dot(mixlens.mix(trace, "norm").rollout("globenc").readout("[MASK]"), marks)
+    expected = metrics.alignment.cue_dot(mixlens.mix(trace, "norm").rollout("globenc").readout("[MASK]"), marks)
     assert values(outcome, written, "cue_dot", layer=0) == pytest.approx([expected], rel=1e-5)
     assert {record.method for record in outcome.records} == {written}
 
@@ -168,7 +167,7 @@ def test_distances_are_compared_with_the_first(gap_model: Any, gaps: list[Any]) 
     assert values(outcome, names[0], "like_the_first") == pytest.approx([1.0] * 2 * (gap_model.n_layers + 1))
     trace = gap_model.trace(gaps[0])
     maps = [mixlens.mix(trace, "value_zeroing", distance=name) for name in ("euclidean", "cosine")]
-    expected = agreement.spearman(*(one.readout("[MASK]", layer=1).scores for one in maps))
+    expected = metrics.agreement.spearman(*(one.readout("[MASK]", layer=1).scores for one in maps))
     assert values(outcome, names[2], "like_the_first", layer=2)[0] == pytest.approx(expected, abs=1e-6)
     layers = range(1, gap_model.n_layers + 1)
     curves = [[np.mean(values(outcome, name, "cue_dot", layer=layer)) for layer in layers] for name in names]
@@ -220,7 +219,7 @@ def test_probing_is_compression_and_its_correlation_with_cue_alignment(gap_model
         assert 0 < p <= 1
     key = list(whole)[-1]
     trace, marks = traced(gap_model, setup.examples[int(key.removeprefix("alignment-"))])
-    expected = alignment.cue_dot(mixlens.mix(trace, "value_zeroing").readout("[MASK]", layer=1), marks)
+    expected = metrics.alignment.cue_dot(mixlens.mix(trace, "value_zeroing").readout("[MASK]", layer=1), marks)
     assert whole[key][gap_model.n_layers + 1].value == pytest.approx(expected, rel=1e-6)
 
 

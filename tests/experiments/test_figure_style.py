@@ -12,13 +12,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from mixlens import metrics
-from mixlens.answers import names as known_names
+from mixlens import answers, metrics, show
 from mixlens.runs.experiments import Table, figures
 from mixlens.runs.experiments import figure_style as style
-from mixlens.show import colors
 
-NAMES = known_names.NAMES
+NAMES = answers.names.NAMES
 
 
 def interval(mean: float) -> metrics.Interval:
@@ -81,7 +79,7 @@ def test_legends_are_one_below_the_axes() -> None:
     assert all(legend.get_window_extent().y1 <= axes.get_window_extent().y0 for axes in figure.axes)
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == list("123456")
     assert figure.axes[0].get_ylabel() == "score of the cue"
-    assert to_hex(figure.axes[0].lines[1].get_color()) == colors.LINES[1]  # not the library's own cycle
+    assert to_hex(figure.axes[0].lines[1].get_color()) == show.colors.LINES[1]  # not the library's own cycle
 
 
 def test_a_curve_under_another_is_seen() -> None:
@@ -117,7 +115,8 @@ def test_sizes_and_hues(kind: str) -> None:
         to_hex(one.get_facecolor()) for one in figure.axes[0].patches
     }
     signs = {
-        colors.LIGHT[name].lower() for name in ("for", "against", "share", "for-tint", "against-tint", "share-tint")
+        show.colors.LIGHT[name].lower()
+        for name in ("for", "against", "share", "for-tint", "against-tint", "share-tint")
     }
     assert not used & signs
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...metrics.geometry import anisotropy, block_anisotropy, transformed_anisotropy
-from ...runs.experiments.claims import Claim, Measured, Published, Verdict, pairs_above
+from ...runs.experiments.claims import Claim, Measured, Published, Values, Verdict, pairs_above
 from ...runs.experiments.experiment import Outcome, Setup
 from ...runs.experiments.figures import curves_of, lines
 from ...runs.experiments.prepare import one_of
@@ -29,7 +29,7 @@ MEASURES: dict[str, tuple[int, Callable[[Trace], Any]]] = {  # the first layer's
     LAYER: (0, anisotropy),
     TRANSFORMED: (1, transformed_anisotropy),
 }
-ALIKE, ISOTROPIC = 0.5, 0.1  # a cosine nearer to 1 than to 0; one that counts as "almost" 0
+ALIKE = 0.5  # a cosine nearer to 1 than to 0
 STORED = "data of Figure 3 in the authors' repository"
 
 
@@ -44,33 +44,11 @@ def _draw_anisotropy(setup: Setup, tables: list[Table], figure: Any) -> None:
     lines(figure.subplots(), curves_of(tables[0], "cosine", name="vectors"), x="layer", y="mean cosine similarity")
 
 
-def _outputs_are_more_alike(run: Measured) -> Verdict:
-    layers = run.layers_of(TRANSFORMED)
-    both = {f"layer {layer}": run[BLOCK, "cosine", layer] - run[TRANSFORMED, "cosine", layer] for layer in layers}
-    return run.positive(both or {BLOCK: {}})
-
-
-def _outputs_are_alike(run: Measured) -> Verdict:
-    last = {f"layer {layer}": run[BLOCK, "cosine", layer] for layer in run.layers_of(BLOCK)[-1:]}
-    return run.positive(last or {BLOCK: {}}, bound=ALIKE)
-
-
-def _first_layer_is_isotropic(run: Measured) -> Verdict:
-    values = run[TRANSFORMED, "cosine", 1]
-    bound = f"{ISOTROPIC:g}"
-    return run.order({"layer 1": values, bound: dict.fromkeys(values, ISOTROPIC)}, [("layer 1", bound)], lower=True)
-
-
-def _ends(run: Measured, method: str) -> tuple[int, int]:
-    """The first layer that a method has values for, and the last."""
-    layers = run.layers_of(method) or [0]
-    return layers[0], layers[-1]
-
-
-def _anisotropy_rises(run: Measured) -> Verdict:
-    first, last = _ends(run, TRANSFORMED)
-    rise = run[TRANSFORMED, "cosine", last] - run[TRANSFORMED, "cosine", first]
-    return run.positive({f"layer {last} - layer {first}": rise})
+def apart(run: Measured, method: str, metric: str, *, falls: bool = False) -> dict[str, Values]:
+    """How much higher the value is in the last layer than in the first; with `falls` how much lower."""
+    first, *_, last = [*(run.layers_of(method) or [0]), *(run.layers_of(method)[-1:] or [0])]
+    one, other = (first, last) if falls else (last, first)
+    return {f"layer {one} - layer {other}": run[method, metric, one] - run[method, metric, other]}
 
 
 def _stored(model: str, outputs: str, transformed: str) -> Published:
@@ -111,26 +89,39 @@ def _stored(model: str, outputs: str, transformed: str) -> Published:
             "Figure 3, section 3",
             "Transformed vectors are less alike than attention block outputs, in every layer.",
             "curves",
-            _outputs_are_more_alike,
+            lambda run: run.positive(
+                {
+                    f"layer {layer}": run[BLOCK, "cosine", layer] - run[TRANSFORMED, "cosine", layer]
+                    for layer in run.layers_of(TRANSFORMED)
+                }
+                or {BLOCK: {}}
+            ),
         ),
         Claim(
             "Figure 3, section 3",
             "Attention block outputs are highly anisotropic; read here as a cosine above 0.5 in the last layer.",
             "curves, no number in the text; the authors' outputs of the last layer: BERT 0.58, DistilBERT 0.76, "
             "RoBERTa 0.96",
-            _outputs_are_alike,
+            lambda run: run.positive(
+                {f"layer {layer}": run[BLOCK, "cosine", layer] for layer in run.layers_of(BLOCK)[-1:]} or {BLOCK: {}},
+                bound=ALIKE,
+            ),
         ),
         Claim(
             "Figure 3, section 3",
             "In the first layer transformed vectors are almost isotropic; read here as a cosine below 0.1.",
             "a curve; the authors' numbers: BERT 0.04, RoBERTa 0.09, DistilBERT 0.11",
-            _first_layer_is_isotropic,
+            lambda run: run.order(
+                {"layer 1": run[TRANSFORMED, "cosine", 1], "0.1": dict.fromkeys(run[TRANSFORMED, "cosine", 1], 0.1)},
+                [("layer 1", "0.1")],
+                lower=True,
+            ),
         ),
         Claim(
             "Figure 3, section 3",
             "Transformed vectors are less alike in the first layer than in the last.",
             "a curve; the authors' numbers for BERT: 0.04 and 0.31",
-            _anisotropy_rises,
+            lambda run: run.positive(apart(run, TRANSFORMED, "cosine")),
         ),
     ),
 )
@@ -178,12 +169,6 @@ def special_share(relevances: Tensor, special: Sequence[bool]) -> Tensor:
     return relevances[..., torch.tensor(special, device=relevances.device)].sum(-1).mean(-1)
 
 
-def _rows_converge(run: Measured) -> Verdict:
-    first, last = _ends(run, ATTENTION)
-    fall = run[ATTENTION, DISTANCE, first] - run[ATTENTION, DISTANCE, last]
-    return run.positive({f"layer {first} - layer {last}": fall})
-
-
 def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
     """The rows of Attn Rollout's last matrix in the first run, of a model with fewer layers, less alike than in the
     second."""
@@ -209,7 +194,7 @@ def rows_converge_in_bigger_models(runs: Sequence[Outcome]) -> Verdict:
             "The rows of Attn Rollout's relevance matrix become alike with depth: nearer in the last layer than in "
             "the first.",
             "pictures",
-            _rows_converge,
+            lambda run: run.positive(apart(run, ATTENTION, DISTANCE, falls=True)),
         ),
         Claim(
             "Figures 8 and 10, section 5",
