@@ -17,7 +17,7 @@ DASHES = ("-", "--", ":", "-.")
 # The design tokens of pages, light. Each hue: ink for text, fill for bars and cells without a number, tint behind text.
 # Blue is for, orange against, violet has no sign.
 TOKENS = (Path(__file__).parent / "page" / "tokens.css").read_text(encoding="utf-8")
-LIGHT: dict[str, str] = dict(re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0]))
+LIGHT = {name: hue for name, hue in re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0])}  # noqa: C416 - a value, not a table that fills
 
 
 def rgb_of(color: str) -> tuple[int, int, int]:

@@ -102,7 +102,7 @@ def test_every_text_file_is_opened_with_its_encoding() -> None:
         for path in MODULES
         for line in without_encoding(path.read_text("utf-8"))
     }
-    assert {name for name, _ in found} <= {"fast/loops/cpu.py", "runs/corpus/ray_session.py"}
+    assert {name for name, _ in found} <= {"fast/loops/cpu.py", "runs/corpus/ray_connect.py"}
     assert without_encoding("open('x')\nopen('x', 'rb')\nPath('x').read_text()\nopen('x', encoding='utf-8')") == [1, 3]
 
 
