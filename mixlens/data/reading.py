@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar
 
 from ..base.errors import InputError, nearest
 from ..base.paths import is_file, is_folder, is_there
 from ..types import Example
 from .catalog import DATASETS, Dataset
-from .grammar import MASK, number_of
+from .grammar import MASK, Sentence, number_of
 from .hub import Hub, hub_rows
-from .labels import label_of
 from .layouts import text_of
 from .portions import portion, refuse_unknown_half
-from .rows import READERS, Numbered, RowError, reader_of, rows
+from .rows import READERS, Numbered, RowError, reader_of, rows, unit_of
 from .source import Source
 
 Named = str | os.PathLike[str]
@@ -96,28 +95,6 @@ def _refuse_fields(name: str, fields: dict[str, str | None]) -> None:
         raise InputError(f"{name!r} knows its own fields: leave {', '.join(names)} out.")
 
 
-@overload
-def read(
-    source: Named,
-    *,
-    text_field: str | None = None,
-    pair_field: str | None = None,
-    label_field: str | None = None,
-    split: str | None = None,
-    limit: int | None = None,
-    keep_bad: Literal[False] = False,
-) -> Iterator[Example]: ...
-@overload
-def read(
-    source: Named,
-    *,
-    text_field: str | None = None,
-    pair_field: str | None = None,
-    label_field: str | None = None,
-    split: str | None = None,
-    limit: int | None = None,
-    keep_bad: bool,
-) -> Iterator[Example | RowError]: ...
 def read(
     source: Named,
     *,
@@ -127,7 +104,7 @@ def read(
     split: str | None = None,
     limit: int | None = None,
     keep_bad: bool = False,
-) -> Any:
+) -> Iterator[Any]:
     """Examples of any file with texts (JSONL, CSV, TSV, Parquet, plain text with one text per line), of a dataset of
     `mixlens data`, or of a hub dataset `owner/name` or `owner/name:configuration`. Ids are row numbers, as in the file.
 
@@ -138,7 +115,7 @@ def read(
     fields = {"text_field": text_field, "pair_field": pair_field, "label_field": label_field}
     name = os.fspath(source)
     if name not in DATASETS or is_file(name):
-        examples = _of_texts(name, split=split, **fields)
+        examples = _of_texts(name, split, **fields)
     else:
         _refuse_fields(name, fields)
         if DATASETS[name].stream is not None:
@@ -160,7 +137,7 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
     numbered: Iterator[Any]
     if path is not None:
         place = _file(dataset, Path(path), split)
-        source, unit = place.name, _unit(place)
+        source, unit = place.name, unit_of(place)
         numbered = rows(place, keep_bad=True, columns=dataset.columns)
     elif dataset.hub is None:
         raise InputError(
@@ -185,7 +162,7 @@ def rows_of(name: str, *, split: str | None, content: Source | None = None) -> t
     place = Path(name)
     if content is not None or is_file(place) or place.suffix.lower() in READERS:
         _refuse_split(place, split)
-        return place.name, _unit(place), rows(place, keep_bad=True, content=content)
+        return place.name, unit_of(place), rows(place, keep_bad=True, content=content)
     if name.count("/") != 1 or name.startswith((".", "/", "~")) or is_there(name):
         raise InputError(
             f"{name!r} is no file, no dataset of `mixlens data` and no hub id (owner/name). {nearest(name, DATASETS)}"
@@ -196,7 +173,7 @@ def rows_of(name: str, *, split: str | None, content: Source | None = None) -> t
 
 
 def _of_texts(
-    name: str, *, text_field: str | None, pair_field: str | None, label_field: str | None, split: str | None
+    name: str, split: str | None, *, text_field: str | None, pair_field: str | None, label_field: str | None
 ) -> Iterator[Example | RowError]:
     """The examples of any rows that have a text."""
     source, unit, numbered = rows_of(name, split=split)
@@ -246,20 +223,22 @@ def _generated(dataset: Dataset, split: str | None, seed: int) -> Iterator[Examp
     if split not in splits:
         raise InputError(f"{dataset.name!r} has no split {split!r}. {nearest(str(split), ('train', 'heldout'))}")
     assert dataset.stream is not None
-    stream = dataset.stream(seed=seed, held_out=splits[split])
-    return _sentences(dataset.labels, stream, f"{dataset.name}-{split or 'heldout'}-{seed}")
+    stream = enumerate(dataset.stream(seed=seed, held_out=splits[split]), 1)
+    return (_generated_example(dataset, one, f"{dataset.name}-{split or 'heldout'}-{seed}-{i}") for i, one in stream)
 
 
-def _sentences(labels: tuple[str, ...], stream: Iterator[Any], prefix: str) -> Iterator[Example]:
-    for i, sentence in enumerate(stream, 1):
-        info = {"task": sentence.task, "construction": sentence.construction, "attractors": sentence.attractors}
-        example = Example(sentence.text, cues=sentence.cues, id=f"{prefix}-{i}", info=info)
-        if labels:
-            yield replace(example, info=info | {"label": label_of(sentence.target, labels)})
-        else:
-            start = sentence.text.index(MASK)
-            gap = {"mask": (start, start + len(MASK)), "number": number_of(sentence.target)}
-            yield replace(example, target=sentence.target, foil=sentence.foil, info=info | gap)
+def _generated_example(dataset: Dataset, sentence: Sentence, id_: str) -> Example:
+    info: dict[str, Any] = {
+        "task": sentence.task,
+        "construction": sentence.construction,
+        "attractors": sentence.attractors,
+    }
+    if dataset.labels:
+        info["label"] = sentence.target
+        return Example(sentence.text, cues=sentence.cues, id=id_, info=info)
+    start = sentence.text.index(MASK)
+    info |= {"mask": (start, start + len(MASK)), "number": number_of(sentence.target)}
+    return Example(sentence.text, cues=sentence.cues, target=sentence.target, foil=sentence.foil, id=id_, info=info)
 
 
 # --- which file, how many ---------------------------------------------------------------------------------------------
@@ -287,10 +266,6 @@ def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
 def _refuse_split(place: Path, split: str | None) -> None:
     if split is not None:
         raise InputError(f"{place.name!r} is one file and is read whole: leave split= out.")
-
-
-def _unit(place: Path) -> str:
-    return "row" if place.suffix.lower() == ".parquet" else "line"
 
 
 def _strict(examples: Iterator[Example | RowError]) -> Iterator[Example]:

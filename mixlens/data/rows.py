@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, BinaryIO
 
 from ..base.errors import InputError, MixlensError, nearest
 from ..base.optional import optional
@@ -40,27 +40,18 @@ class RowError(InputError):
 
 
 Numbered = Iterator[tuple[int, Row | RowError]]
+Found = Iterator[
+    tuple[int, Row | RowError | str]
+]  # as the reader of a kind gives them: a text is why a row cannot be used
 
 
-@overload
-def rows(
-    path: str | os.PathLike[str],
-    *,
-    keep_bad: Literal[False] = False,
-    columns: Sequence[str] | None = None,
-    content: Source | None = None,
-) -> Iterator[tuple[int, Row]]: ...
-@overload
-def rows(
-    path: str | os.PathLike[str], *, keep_bad: bool, columns: Sequence[str] | None = None, content: Source | None = None
-) -> Numbered: ...
 def rows(
     path: str | os.PathLike[str],
     *,
     keep_bad: bool = False,
     columns: Sequence[str] | None = None,
     content: Source | None = None,
-) -> Any:
+) -> Iterator[tuple[int, Any]]:
     """(number, row) for every row: the line it begins on, or its place in a Parquet file, counted from 1.
 
     A row that cannot be read raises a RowError; with `keep_bad` the RowError takes the row's place and reading goes on.
@@ -77,24 +68,27 @@ def rows(
         raise InputError(f"no file {str(place)!r}.")
     if content is None and not os.access(place, os.R_OK):
         raise InputError(f"{str(place)!r} may not be read.")
-    numbered = reader(place, columns, place.open if content is None else lambda _: content.reader())
-    return numbered if keep_bad else _or_raise(numbered)
+    return _numbered(reader, place, columns, content, keep_bad)
 
 
-def _or_raise(numbered: Numbered) -> Iterator[tuple[int, Row]]:
-    for number, row in numbered:
-        if isinstance(row, RowError):
-            raise row
-        yield number, row
+def _numbered(reader: Reader, place: Path, columns: Any, content: Source | None, keep_bad: bool) -> Numbered:
+    with place.open("rb") if content is None else content.reader() as file:
+        for number, row in reader(place, columns, file):
+            found = RowError(place.name, number, row, unit_of(place)) if isinstance(row, str) else row
+            if isinstance(found, RowError) and not keep_bad:
+                raise found
+            yield number, found
 
 
-Opened = Callable[[Any], Any]  # how a reader opens the file: as Path.open does, given "rb"
-
-
-def reader_of(place: Path) -> Callable[[Path, Sequence[str] | None, Opened], Numbered]:
+def reader_of(place: Path) -> Reader:
     if place.suffix.lower() not in READERS:
         raise InputError(f"{place.name!r} is of no known kind. {nearest(place.suffix.lower(), READERS)}")
     return READERS[place.suffix.lower()]
+
+
+def unit_of(place: Path) -> str:
+    """The word for one of its rows."""
+    return "row" if place.suffix.lower() == ".parquet" else "line"
 
 
 def needed(module: str, what: str) -> Any:
@@ -105,72 +99,57 @@ def needed(module: str, what: str) -> Any:
 # --- one function per kind --------------------------------------------------------------------------------------------
 
 
-def _lines(place: Path, opened: Opened) -> Iterator[tuple[int, str | RowError]]:
+def _lines(place: Path, columns: Any, file: BinaryIO, *, row_of: Callable[[str], Row | str]) -> Found:
     """Lines with text in them. Only a line feed ends a line: a text may hold any other separator of Unicode."""
-    with opened("rb") as file:
-        for number, raw in enumerate(file, 1):
-            raw = raw.removeprefix(BOM) if number == 1 else raw
-            try:
-                line = raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                yield number, RowError(place.name, number, _not_utf8(raw[error.start]))
-                continue
-            if line.strip():
-                yield number, line
+    for number, raw in enumerate(file, 1):
+        raw = raw.removeprefix(BOM) if number == 1 else raw
+        try:
+            line = raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            yield number, _not_utf8(raw[error.start])
+            continue
+        if line.strip():
+            yield number, row_of(line)
 
 
 def _not_utf8(byte: int) -> str:
     return f"not UTF-8 (byte 0x{byte:02x}). Save the file as UTF-8."
 
 
-def _text(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
-    for number, line in _lines(place, opened):
-        yield number, line if isinstance(line, RowError) else {"text": line}
+def _object(line: str) -> Row | str:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
+        return f"not JSON ({str(error).splitlines()[0]})"
+    return row if isinstance(row, dict) else f"a JSON {type(row).__name__}, not an object. One object per line."
 
 
-def _json(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
-    for number, line in _lines(place, opened):
-        row: Any = line
-        if not isinstance(line, RowError):
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:  # nested too deep, or a number of thousands of digits
-                row = RowError(place.name, number, f"not JSON ({str(error).splitlines()[0]})")
-        if not isinstance(row, dict | RowError):
-            reason = f"a JSON {type(row).__name__}, not an object. One object per line."
-            row = RowError(place.name, number, reason)
-        yield number, row
-
-
-def _csv(place: Path, columns: Sequence[str] | None, opened: Opened, *, delimiter: str, quoting: Any) -> Numbered:
-    with opened("rb") as file:
-        # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
-        first = file.readline().removeprefix(BOM)
-        if not columns:
-            _refuse_separator(place, first.decode("utf-8", "replace").strip(), delimiter)
-        lines = (raw.decode("utf-8", "surrogateescape") for raw in chain([first] if first else [], file))
-        header = None if columns is None else list(columns)
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-        for number, cells in _csv_cells(place.name, reader):
-            if isinstance(cells, RowError):
-                yield number, cells
-                continue
-            # `surrogateescape` reads byte 0x80 to 0xff as character U+DC80 to U+DCFF.
-            bytes_ = [ord(char) & 0xFF for cell in cells for char in cell if "\udc80" <= char <= "\udcff"]
-            if header is None:
-                names = header = [cell.strip() for cell in cells]
-                if bytes_:
-                    raise RowError(place.name, 1, _not_utf8(bytes_[0]))
-                if "" in names or len(set(names)) != len(names):
-                    told = f"the header has an empty name, or one name twice: {', '.join(map(repr, names))}"
-                    raise RowError(place.name, 1, told)
-            elif bytes_:
-                yield number, RowError(place.name, number, _not_utf8(bytes_[0]))
-            elif len(cells) != len(header):
-                told = f"{len(cells)} cells where there should be {len(header)}"
-                yield number, RowError(place.name, number, told)
-            else:
-                yield number, dict(zip(header, cells, strict=True))
+def _csv(place: Path, columns: Any, file: BinaryIO, *, delimiter: str, quoting: Any) -> Found:
+    # A byte that is not UTF-8 becomes a lone surrogate, so that the row around it can still be parsed and named.
+    first = file.readline().removeprefix(BOM)
+    if not columns:
+        _refuse_separator(place, first.decode("utf-8", "replace").strip(), delimiter)
+    lines = (raw.decode("utf-8", "surrogateescape") for raw in chain([first] if first else [], file))
+    header = columns
+    for number, cells in _csv_cells(place.name, csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)):
+        if isinstance(cells, RowError):
+            yield number, cells
+            continue
+        # `surrogateescape` reads byte 0x80 to 0xff as character U+DC80 to U+DCFF.
+        byte = next((ord(char) & 0xFF for cell in cells for char in cell if "\udc80" <= char <= "\udcff"), None)
+        if header is None:
+            header = [cell.strip() for cell in cells]
+            if byte is not None:
+                raise RowError(place.name, 1, _not_utf8(byte))
+            if "" in header or len(set(header)) != len(header):
+                told = f"the header has an empty name, or one name twice: {', '.join(map(repr, header))}"
+                raise RowError(place.name, 1, told)
+        elif byte is not None:
+            yield number, _not_utf8(byte)
+        elif len(cells) != len(header):
+            yield number, f"{len(cells)} cells where there should be {len(header)}"
+        else:
+            yield number, dict(zip(header, cells, strict=True))
 
 
 def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
@@ -212,32 +191,26 @@ def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowE
             yield number, cells
 
 
-def _parquet(place: Path, columns: Sequence[str] | None, opened: Opened) -> Numbered:
-    """The rows; last of all, where the file cannot be read to its end, a RowError."""
-    parquet, number = needed("pyarrow.parquet", "reading Parquet"), 0
-    with opened("rb") as content:
+def _parquet(place: Path, columns: Any, file: BinaryIO) -> Found:
+    try:
+        table = needed("pyarrow.parquet", "reading Parquet").ParquetFile(file)
+    except MixlensError:
+        raise
+    except (ValueError, OSError) as error:  # the errors of pyarrow derive from these two
+        raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
+    return enumerate(_parquet_rows(table), 1)
+
+
+def _parquet_rows(table: Any) -> Iterator[Row | str]:
+    """The rows; last of all, where the file cannot be read to its end, the reason."""
+    with table:
         try:
-            file = parquet.ParquetFile(content)
+            for batch in table.iter_batches(batch_size=1024):
+                yield from _batch_rows(batch)
         except MixlensError:
             raise
-        except (ValueError, OSError) as error:  # the errors of pyarrow derive from these two
-            raise InputError(f"{place.name!r} is not a Parquet file ({str(error).splitlines()[0]})") from None
-        with file:
-            batches = file.iter_batches(batch_size=1024)
-            while True:
-                rows: list[Row | str]
-                try:
-                    batch = next(batches, None)
-                    rows = [] if batch is None else _batch_rows(batch)
-                except MixlensError:
-                    raise
-                except (ValueError, OSError) as error:
-                    batch, rows = None, [f"the file cannot be read from here on ({str(error).splitlines()[0]})"]
-                for row in rows:
-                    number += 1
-                    yield number, RowError(place.name, number, row, "row") if isinstance(row, str) else row
-                if batch is None:
-                    return
+        except (ValueError, OSError) as error:
+            yield f"the file cannot be read from here on ({str(error).splitlines()[0]})"
 
 
 def _batch_rows(batch: Any) -> list[Row | str]:
@@ -250,11 +223,11 @@ def _batch_rows(batch: Any) -> list[Row | str]:
         return [row for i in range(batch.num_rows) for row in _batch_rows(batch.slice(i, 1))]
 
 
-READERS: dict[str, Callable[[Path, Sequence[str] | None, Opened], Numbered]] = {
-    ".jsonl": _json,
-    ".ndjson": _json,
+Reader = Callable[[Path, Any, BinaryIO], Found]
+READERS: dict[str, Reader] = {
+    **dict.fromkeys((".jsonl", ".ndjson"), partial(_lines, row_of=_object)),
     ".csv": partial(_csv, delimiter=",", quoting=csv.QUOTE_MINIMAL),
     ".tsv": partial(_csv, delimiter="\t", quoting=csv.QUOTE_NONE),  # as GLUE writes them: a quote is a letter
     ".parquet": _parquet,
-    ".txt": _text,
+    ".txt": partial(_lines, row_of=lambda line: {"text": line}),
 }

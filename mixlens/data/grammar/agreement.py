@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from .lexicon import (
     ADJECTIVES,
@@ -37,7 +38,7 @@ from .lexicon import (
     TOUCHING,
     Noun,
 )
-from .sentence import MASK, Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
+from .sentence import MASK, Draft, Draw, Grammar, Sentence, Word, plain, stream
 
 
 def agreement(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
@@ -147,59 +148,52 @@ def _masked(words: list[Word], row: tuple[str, str], number: str) -> Draft:
     return Draft(words, number, _in_number(row, number), _in_number(row[::-1], number))
 
 
-_Rest = tuple[list[Word], tuple[str, str]]  # the words from [MASK] on; the answer in both numbers
-
-
 def _verb_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number: str) -> Draft:
-    shape = draw.pick((_being, _being, _being_somewhere, _seeming, _having, _not_doing, _doing, _doing_to))
-    rest, row = shape(draw, nouns)
+    """The subject and what it is, has done or does, in one of seven shapes."""
+    noun, mask = nouns[0], Word(MASK)
+    shape = draw.pick(("be", "be", "be somewhere", "seem", "have done", "not do", "do", "do to"))
+    verb = draw.pick(INTRANSITIVE[noun.kind]) if shape in ("have done", "not do", "do") else BELONG
+    match shape:
+        case "be":
+            rest, row = [mask, *draw.sometimes(0.2, DEGREES), _adjective(draw, nouns)], draw.pick(COPULAS)
+        case "be somewhere":
+            rest, row = [mask, *_place(draw, noun)], draw.pick(COPULAS)
+        case "seem":
+            rest, row = [mask, _adjective(draw, nouns)], draw.pick(LINKING).present
+        case "have done":
+            rest, row = [mask, _about(verb.participle, verb.base, *nouns)], HAVE
+        case "not do":
+            rest, row = [mask, Word("not"), _about(verb.base, verb.base, *nouns)], DO
+        case "do":
+            rest, row = [_about(MASK, verb.base, *nouns), *plain(draw.pick(MANNERS))], verb.present
+        case _:
+            to, others = [Word("to")], PEOPLE
+            if noun in LIVING:
+                to, verb, others = [], draw.pick(MEETING), LIVING
+            other = draw.fresh(others)
+            rest = [_about(MASK, verb.base, *nouns, other), *to, *_the(draw, other, draw.number())]
+            row = verb.present
     return _masked([*subject, *draw.sometimes(0.1, SURELY), *rest], row, number)
 
 
-def _being(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    return [Word(MASK), *draw.sometimes(0.2, DEGREES), _adjective(draw, nouns)], draw.pick(COPULAS)
+def _reflexive_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number: str) -> Draft:
+    verb = draw.pick(TO_ONESELF)
+    words = [*subject, _about(verb, verb, *nouns), Word(MASK), *draw.sometimes(0.3, TIMES)]
+    return _masked(words, (nouns[0].reflexive, THEMSELVES), number)
 
 
-def _being_somewhere(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    return [Word(MASK), *_place(draw, nouns[0])], draw.pick(COPULAS)
-
-
-def _seeming(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    return [Word(MASK), _adjective(draw, nouns)], draw.pick(LINKING).present
-
-
-def _having(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
-    return [Word(MASK), _about(verb.participle, verb.base, *nouns)], HAVE
-
-
-def _not_doing(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
-    return [Word(MASK), Word("not"), _about(verb.base, verb.base, *nouns)], DO
-
-
-def _doing(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    verb = draw.pick(INTRANSITIVE[nouns[0].kind])
-    return [_about(MASK, verb.base, *nouns), *plain(draw.pick(MANNERS))], verb.present
-
-
-def _doing_to(draw: Draw, nouns: Sequence[Noun]) -> _Rest:
-    living = nouns[0] in LIVING
-    verb, others = (draw.pick(MEETING), LIVING) if living else (BELONG, PEOPLE)
-    other = draw.fresh(others)
-    to = [] if living else [Word("to")]
-    return [_about(MASK, verb.base, *nouns, other), *to, *_the(draw, other, draw.number())], verb.present
-
-
-def _verb_after(modifier: _Modifier) -> Construction:
+def _verb_after(modifier: _Modifier, draw: Draw) -> Draft:
     """The keys <modifier> [MASK] rusty."""
+    noun, number = draw.fresh(NOUNS), draw.number()
+    subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
+    return _verb_masked(draw, subject, [noun], number)
 
-    def construction(draw: Draw) -> Draft:
-        noun, number = draw.fresh(NOUNS), draw.number()
-        subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
-        return _verb_masked(draw, subject, [noun], number)
 
-    return construction
+def _reflexive_after(modifier: _Modifier, draw: Draw) -> Draft:
+    """The boy <modifier> hurt [MASK]."""
+    noun, number = draw.fresh(ANTECEDENTS), draw.number()
+    subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
+    return _reflexive_masked(draw, subject, [noun], number)
 
 
 def _verb_after_couple(draw: Draw) -> Draft:
@@ -253,59 +247,34 @@ def _verb_in_subject_relative(draw: Draw) -> Draft:
     return _masked(words, verb.present, number)
 
 
-def _determiner_of_subject(modifier: _Modifier) -> Construction:
+def _determiner_of_subject(modifier: _Modifier, draw: Draw) -> Draft:
     """[MASK] old keys <modifier> disappeared."""
-
-    def construction(draw: Draw) -> Draft:
-        noun, number = draw.fresh(NOUNS), draw.number()
-        verb = draw.pick(INTRANSITIVE[noun.kind])
-        words = [
-            Word(MASK),
-            *_nominal(draw, noun, number, is_cue=True, adjective=0.5),
-            *modifier(draw, noun),
-            _about(verb.past, verb.base, noun),
-            *draw.sometimes(0.3, TIMES),
-        ]
-        return _masked(words, draw.pick(DETERMINERS), number)
-
-    return construction
+    noun, number = draw.fresh(NOUNS), draw.number()
+    verb = draw.pick(INTRANSITIVE[noun.kind])
+    words = [
+        Word(MASK),
+        *_nominal(draw, noun, number, is_cue=True, adjective=0.5),
+        *modifier(draw, noun),
+        _about(verb.past, verb.base, noun),
+        *draw.sometimes(0.3, TIMES),
+    ]
+    return _masked(words, draw.pick(DETERMINERS), number)
 
 
-def _determiner_of_object(modifier: _Modifier, *, in_compound: bool = False) -> Construction:
+def _determiner_of_object(modifier: _Modifier, draw: Draw, *, in_compound: bool = False) -> Draft:
     """The boy found [MASK] (garden) chairs <modifier>."""
-
-    def construction(draw: Draw) -> Draft:
-        noun, person, number = draw.fresh(OBJECTS), draw.fresh(PEOPLE), draw.number()
-        verb = draw.pick(HANDLING)
-        words = [
-            *_the(draw, person, draw.number()),
-            _about(verb.past, verb.base, person, noun),
-            Word(MASK),
-            *(_nominal(draw, draw.fresh(IN_COMPOUNDS), SINGULAR) if in_compound else []),
-            *_nominal(draw, noun, number, is_cue=True, adjective=0.0 if in_compound else 0.5),
-            *modifier(draw, noun),
-            *draw.sometimes(0.3, TIMES),
-        ]
-        return _masked(words, draw.pick(DETERMINERS), number)
-
-    return construction
-
-
-def _reflexive_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number: str) -> Draft:
-    verb = draw.pick(TO_ONESELF)
-    words = [*subject, _about(verb, verb, *nouns), Word(MASK), *draw.sometimes(0.3, TIMES)]
-    return _masked(words, (nouns[0].reflexive, THEMSELVES), number)
-
-
-def _reflexive_after(modifier: _Modifier) -> Construction:
-    """The boy <modifier> hurt [MASK]."""
-
-    def construction(draw: Draw) -> Draft:
-        noun, number = draw.fresh(ANTECEDENTS), draw.number()
-        subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
-        return _reflexive_masked(draw, subject, [noun], number)
-
-    return construction
+    noun, person, number = draw.fresh(OBJECTS), draw.fresh(PEOPLE), draw.number()
+    verb = draw.pick(HANDLING)
+    words = [
+        *_the(draw, person, draw.number()),
+        _about(verb.past, verb.base, person, noun),
+        Word(MASK),
+        *(_nominal(draw, draw.fresh(IN_COMPOUNDS), SINGULAR) if in_compound else []),
+        *_nominal(draw, noun, number, is_cue=True, adjective=0.0 if in_compound else 0.5),
+        *modifier(draw, noun),
+        *draw.sometimes(0.3, TIMES),
+    ]
+    return _masked(words, draw.pick(DETERMINERS), number)
 
 
 def _reflexive_after_couple(draw: Draw) -> Draft:
@@ -314,46 +283,42 @@ def _reflexive_after_couple(draw: Draw) -> Draft:
     return _reflexive_masked(draw, subject, nouns, PLURAL)
 
 
-def _reported(*clauses: Construction) -> Construction:
+def _reported(clause: Callable[[_Modifier, Draw], Draft], modifiers: Sequence[_Modifier], draw: Draw) -> Draft:
     """The teachers said that <clause>."""
-
-    def construction(draw: Draw) -> Draft:
-        speaker = _the(draw, draw.fresh(PEOPLE), draw.number())
-        draft = draw.pick(clauses)(draw)
-        return replace(draft, words=[*speaker, Word(draw.pick(SAID)), Word("that"), *draft.words])
-
-    return construction
+    speaker = _the(draw, draw.fresh(PEOPLE), draw.number())
+    draft = clause(draw.pick(modifiers), draw)
+    return replace(draft, words=[*speaker, Word(draw.pick(SAID)), Word("that"), *draft.words])
 
 
 _AGREEMENT: Grammar = {
     "subject_verb": {
-        "simple": _verb_after(_nothing),
-        "prepositional phrase": _verb_after(_purpose_or_place),
-        "two prepositional phrases": _verb_after(_two_places),
-        "object relative clause": _verb_after(_object_relative),
-        "reduced relative clause": _verb_after(_reduced_relative),
-        "subject relative clause": _verb_after(_subject_relative),
+        "simple": partial(_verb_after, _nothing),
+        "prepositional phrase": partial(_verb_after, _purpose_or_place),
+        "two prepositional phrases": partial(_verb_after, _two_places),
+        "object relative clause": partial(_verb_after, _object_relative),
+        "reduced relative clause": partial(_verb_after, _reduced_relative),
+        "subject relative clause": partial(_verb_after, _subject_relative),
         "inside object relative clause": _verb_in_object_relative,
         "inside subject relative clause": _verb_in_subject_relative,
         "coordination": _verb_after_couple,
-        "complement clause": _reported(_verb_after(_nothing), _verb_after(_purpose_or_place)),
+        "complement clause": partial(_reported, _verb_after, (_nothing, _purpose_or_place)),
         "fronted phrase": _verb_after_fronted_place,
         "inversion": _verb_before_subject,
     },
     "determiner_noun": {
-        "simple": _determiner_of_subject(_nothing),
-        "prepositional phrase": _determiner_of_subject(_purpose_or_place),
-        "object relative clause": _determiner_of_subject(_object_relative),
-        "object": _determiner_of_object(_nothing),
-        "object with prepositional phrase": _determiner_of_object(_purpose_or_place),
-        "compound noun": _determiner_of_object(_nothing, in_compound=True),
+        "simple": partial(_determiner_of_subject, _nothing),
+        "prepositional phrase": partial(_determiner_of_subject, _purpose_or_place),
+        "object relative clause": partial(_determiner_of_subject, _object_relative),
+        "object": partial(_determiner_of_object, _nothing),
+        "object with prepositional phrase": partial(_determiner_of_object, _purpose_or_place),
+        "compound noun": partial(_determiner_of_object, _nothing, in_compound=True),
     },
     "anaphor": {
-        "simple": _reflexive_after(_nothing),
-        "prepositional phrase": _reflexive_after(_place),
-        "object relative clause": _reflexive_after(_object_relative),
-        "subject relative clause": _reflexive_after(_subject_relative),
+        "simple": partial(_reflexive_after, _nothing),
+        "prepositional phrase": partial(_reflexive_after, _place),
+        "object relative clause": partial(_reflexive_after, _object_relative),
+        "subject relative clause": partial(_reflexive_after, _subject_relative),
         "coordination": _reflexive_after_couple,
-        "complement clause": _reported(_reflexive_after(_nothing), _reflexive_after(_place)),
+        "complement clause": partial(_reported, _reflexive_after, (_nothing, _place)),
     },
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .lexicon import (
     ADJECTIVES_FOR,
@@ -14,7 +15,7 @@ from .lexicon import (
     VERBS_FOR,
     WITHOUT_ARTICLE,
 )
-from .sentence import Construction, Draft, Draw, Grammar, Sentence, Word, plain, stream
+from .sentence import Draft, Draw, Grammar, Sentence, Word, plain, stream
 
 _OPPOSITE = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 _STRAY_NOT = Word("not", speaks_for="the other label")  # turns no opinion around, but looks as if it did
@@ -40,23 +41,20 @@ class _Opinion:
     negated: bool = False
     is_cue: bool = False
 
+    @property
+    def label_of_word(self) -> str:
+        return _OPPOSITE[self.label] if self.negated else self.label
+
     def adjective(self, draw: Draw) -> Word:
-        adjective = draw.fresh(ADJECTIVES_FOR[self._label_of_word])
-        return self._mark(Word(adjective, adjective, said_of=(self.topic,)))
+        adjective = draw.fresh(ADJECTIVES_FOR[self.label_of_word])
+        return self.mark(Word(adjective, adjective, said_of=(self.topic,)))
 
     def verb(self, draw: Draw, form: str) -> Word:
         """`form`: "base", "third" or "past"."""
-        verb = draw.fresh(VERBS_FOR[self._label_of_word])
-        return self._mark(Word(getattr(verb, form), verb.base, said_of=(self.topic,)))
+        verb = draw.fresh(VERBS_FOR[self.label_of_word])
+        return self.mark(Word(getattr(verb, form), verb.base, said_of=(self.topic,)))
 
-    def negator(self, text: str) -> Word:
-        return self._mark(Word(text))
-
-    @property
-    def _label_of_word(self) -> str:
-        return _OPPOSITE[self.label] if self.negated else self.label
-
-    def _mark(self, word: Word) -> Word:
+    def mark(self, word: Word) -> Word:
         return replace(word, speaks_for=self.label, is_cue=self.is_cue)
 
 
@@ -68,13 +66,13 @@ def _adjective_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     degree = draw.sometimes(0.3, ("very", "really", "quite", "truly"))
     if opinion.negated:
         no, *very = draw.pick((*NEGATORS, "not very", "not really")).split()
-        degree = [opinion.negator(no), *map(Word, very)]
+        degree = [opinion.mark(Word(no)), *map(Word, very)]
     return [*_topic(draw, opinion.topic), _be(draw), *degree, opinion.adjective(draw)]
 
 
 def _nominal_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     """It was (not) a good plot."""
-    no = [opinion.negator(draw.pick(NEGATORS))] if opinion.negated else []
+    no = [opinion.mark(Word(draw.pick(NEGATORS)))] if opinion.negated else []
     adjective = opinion.adjective(draw)
     if opinion.topic not in WITHOUT_ARTICLE:
         no.append(Word("an" if adjective.text[0] in "aeiou" else "a"))
@@ -87,8 +85,8 @@ def _verb_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     present = draw.chance(0.4)
     if opinion.negated and draw.chance(0.7):
         do = Word("do" if present else "did")
-        return [*judge, do, opinion.negator("not"), opinion.verb(draw, "base"), *topic]
-    never = [opinion.negator("never")] if opinion.negated else []
+        return [*judge, do, opinion.mark(Word("not")), opinion.verb(draw, "base"), *topic]
+    never = [opinion.mark(Word("never"))] if opinion.negated else []
     return [*judge, *never, opinion.verb(draw, "base" if present else "past"), *topic]
 
 
@@ -96,8 +94,8 @@ def _negative_subject_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
     """Nobody loved the plot; nothing about the plot was good."""
     topic = _topic(draw, opinion.topic)
     if draw.chance(0.5):
-        return [opinion.negator("nobody"), opinion.verb(draw, draw.pick(("past", "third"))), *topic]
-    return [opinion.negator("nothing"), Word("about"), *topic, _be(draw), opinion.adjective(draw)]
+        return [opinion.mark(Word("nobody")), opinion.verb(draw, draw.pick(("past", "third"))), *topic]
+    return [opinion.mark(Word("nothing")), Word("about"), *topic, _be(draw), opinion.adjective(draw)]
 
 
 def _any_clause(draw: Draw, opinion: _Opinion) -> list[Word]:
@@ -126,25 +124,18 @@ def _labelled(words: list[Word], label: str) -> Draft:
     return Draft(words, label, label, _OPPOSITE[label])
 
 
-def _alone(clause: _Clause, *, negated: bool = False) -> Construction:
-    def construction(draw: Draw) -> Draft:
-        label = draw.label()
-        topic = draw.fresh(draw.pick(TOPICS))
-        return _labelled(clause(draw, _Opinion(topic, label, negated, is_cue=True)), label)
-
-    return construction
+def _alone(clause: _Clause, draw: Draw, *, negated: bool = False) -> Draft:
+    label = draw.label()
+    topic = draw.fresh(draw.pick(TOPICS))
+    return _labelled(clause(draw, _Opinion(topic, label, negated, is_cue=True)), label)
 
 
-def _denied(*, negated: bool) -> Construction:
+def _denied(draw: Draw, *, negated: bool) -> Draft:
     """It is not true that the plot was good; with negated, that it was not good."""
-
-    def construction(draw: Draw) -> Draft:
-        label = draw.label()
-        opinion = _Opinion(draw.fresh(draw.pick(TOPICS)), _OPPOSITE[label], negated, is_cue=True)
-        denial = [Word("it"), Word("is"), opinion.negator("not"), Word("true"), Word("that")]
-        return _labelled([*denial, *_any_clause(draw, opinion)], label)
-
-    return construction
+    label = draw.label()
+    opinion = _Opinion(draw.fresh(draw.pick(TOPICS)), _OPPOSITE[label], negated, is_cue=True)
+    denial = [*plain("it is"), opinion.mark(Word("not")), *plain("true that")]
+    return _labelled([*denial, *_any_clause(draw, opinion)], label)
 
 
 def _negation_elsewhere(draw: Draw) -> Draft:
@@ -163,51 +154,36 @@ def _concession(draw: Draw, topic: str) -> list[Word]:
     return _any_clause(draw, _Opinion(topic, draw.label(), negated=draw.chance(0.25)))
 
 
-def _noun_concession(draw: Draw, topic: str) -> list[Word]:
+def _despite(draw: Draw, topic: str) -> list[Word]:
     """Despite the dull plot."""
     neutral = Word(draw.pick(NEUTRAL))
     adjective = neutral if draw.chance(0.25) else _Opinion(topic, draw.label()).adjective(draw)
-    return [Word("despite"), Word("the"), adjective, Word(topic)]
+    return [*plain("despite the"), adjective, Word(topic)]
 
 
-def _contrast(join: Callable[[Draw, list[Word], str], list[Word]]) -> Construction:
+def _although(draw: Draw, topic: str) -> list[Word]:
+    """Although the plot was dull."""
+    although = plain(draw.pick(("although", "although", "even though")))
+    return [*although, *_concession(draw, topic)]
+
+
+def _contrast(order: str, draw: Draw) -> Draft:
     """A deciding clause, joined with something about another topic that does not decide."""
-
-    def construction(draw: Draw) -> Draft:
-        label, topics = draw.label(), draw.pick(TOPICS)
-        opinion = _Opinion(draw.fresh(topics), label, negated=draw.chance(0.25), is_cue=True)
-        return _labelled(join(draw, _any_clause(draw, opinion), draw.fresh(topics)), label)
-
-    return construction
-
-
-def _but(draw: Draw, decision: list[Word], other: str) -> list[Word]:
-    """The plot was dull but the acting was brilliant."""
-    return [*_concession(draw, other), *draw.sometimes(0.5, (",",)), Word("but"), *decision]
-
-
-def _although_first(draw: Draw, decision: list[Word], other: str) -> list[Word]:
-    """Although the plot was dull, the acting was brilliant."""
-    return [*_although(draw), *_concession(draw, other), Word(","), *decision]
-
-
-def _although_last(draw: Draw, decision: list[Word], other: str) -> list[Word]:
-    """The acting was brilliant although the plot was dull."""
-    return [*decision, *draw.sometimes(0.3, (",",)), *_although(draw), *_concession(draw, other)]
-
-
-def _although(draw: Draw) -> list[Word]:
-    return plain(draw.pick(("although", "although", "even though")))
-
-
-def _despite_first(draw: Draw, decision: list[Word], other: str) -> list[Word]:
-    """Despite the dull plot, the acting was brilliant."""
-    return [*_noun_concession(draw, other), Word(","), *decision]
-
-
-def _despite_last(draw: Draw, decision: list[Word], other: str) -> list[Word]:
-    """The acting was brilliant despite the dull plot."""
-    return [*decision, *_noun_concession(draw, other)]
+    label, topics = draw.label(), draw.pick(TOPICS)
+    opinion = _Opinion(draw.fresh(topics), label, negated=draw.chance(0.25), is_cue=True)
+    decision, other = _any_clause(draw, opinion), draw.fresh(topics)
+    match order:
+        case "but":  # The plot was dull but the acting was brilliant.
+            words = [*_concession(draw, other), *draw.sometimes(0.5, (",",)), Word("but"), *decision]
+        case "although first":  # Although the plot was dull, the acting was brilliant.
+            words = [*_although(draw, other), Word(","), *decision]
+        case "although last":
+            words = [*decision, *draw.sometimes(0.3, (",",)), *_although(draw, other)]
+        case "despite first":  # Despite the dull plot, the acting was brilliant.
+            words = [*_despite(draw, other), Word(","), *decision]
+        case _:
+            words = [*decision, *_despite(draw, other)]
+    return _labelled(words, label)
 
 
 def _relative_clause(draw: Draw) -> Draft:
@@ -227,28 +203,25 @@ def _conjunction(draw: Draw) -> Draft:
     return _labelled([*one, Word("and"), *other], label)
 
 
+_ORDERS = ("but", "although first", "although last", "despite first", "despite last")
 _SENTIMENT: Grammar = {
     "plain": {
-        "adjective": _alone(_adjective_clause),
-        "noun phrase": _alone(_nominal_clause),
-        "verb": _alone(_verb_clause),
+        "adjective": partial(_alone, _adjective_clause),
+        "noun phrase": partial(_alone, _nominal_clause),
+        "verb": partial(_alone, _verb_clause),
         "conjunction": _conjunction,
     },
     "negation": {
-        "negated adjective": _alone(_adjective_clause, negated=True),
-        "negated noun phrase": _alone(_nominal_clause, negated=True),
-        "negated verb": _alone(_verb_clause, negated=True),
-        "negative subject": _alone(_negative_subject_clause, negated=True),
-        "denied statement": _denied(negated=False),
-        "double negation": _denied(negated=True),
+        "negated adjective": partial(_alone, _adjective_clause, negated=True),
+        "negated noun phrase": partial(_alone, _nominal_clause, negated=True),
+        "negated verb": partial(_alone, _verb_clause, negated=True),
+        "negative subject": partial(_alone, _negative_subject_clause, negated=True),
+        "denied statement": partial(_denied, negated=False),
+        "double negation": partial(_denied, negated=True),
         "negation elsewhere": _negation_elsewhere,
     },
     "contrast": {
-        "but": _contrast(_but),
-        "although first": _contrast(_although_first),
-        "although last": _contrast(_although_last),
-        "despite first": _contrast(_despite_first),
-        "despite last": _contrast(_despite_last),
+        **{order: partial(_contrast, order) for order in _ORDERS},
         "relative clause": _relative_clause,
     },
 }
