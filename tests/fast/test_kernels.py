@@ -133,26 +133,29 @@ def frozen(z: Tensor, norms: list[tuple[Tensor, bool]]) -> Tensor:
 
 
 @pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("of_branch", [0, 1, 2])
+@pytest.mark.parametrize(("count", "of_branch"), [(0, 0), (2, 0), (2, 1), (2, 2)])
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
 def test_ends_and_own_nearer(
-    axes: tuple[int, ...], of_branch: int, residual: bool, form: Any, dtype: torch.dtype
+    axes: tuple[int, ...], count: int, of_branch: int, residual: bool, form: Any, dtype: torch.dtype
 ) -> None:
+    """Each layer has norms of its own: [layer 1 d] beside [layer pos d]."""
     draw, shift = Draw(dtype), -0.01
     own, every, y = draw(*axes, N, D), draw(*axes, N, D), draw(*axes, N, D)
     x = draw(*axes, N, D) if residual else None
-    norms = [(draw(D) + 1, True), (draw(D) + 1, False)]
+    norms = [(draw(*axes[:1], *[1] * len(axes), D) + 1, centred) for centred in (True, False)[:count]]
     part, stream = draw(*axes, N).abs() + 0.5, draw(*axes, N).abs() + 0.5
     length, others, near = (torch.zeros(*axes, N, dtype=torch.float64) for _ in range(3))
     for index in examples(axes):
         for i in range(N):
             here = [*index, i]
-            whole = frozen(at(own, here), norms) * at(part, here)
+            of_layer = [(gamma[index[0], ..., 0, :] if axes else gamma, centred) for gamma, centred in norms]
+            of_layer = [(gamma.flatten(), centred) for gamma, centred in of_layer]
+            whole = frozen(at(own, here), of_layer) * at(part, here)
             if x is not None:
-                whole = whole + frozen(at(x, here), norms[of_branch:]) * at(stream, here)
+                whole = whole + frozen(at(x, here), of_layer[of_branch:]) * at(stream, here)
             goal = at(y, here)
             length[tuple(here)] = whole.norm()
-            others[tuple(here)] = (frozen(at(every, here) - at(own, here), norms) * at(part, here)).norm()
+            others[tuple(here)] = (frozen(at(every, here) - at(own, here), of_layer) * at(part, here)).norm()
             near[tuple(here)] = goal.abs().sum() - (goal + shift - whole).abs().sum()
     made = form.ends(own, every, x, norms, of_branch, part, stream)
     same(made[0], length, dtype)
@@ -224,7 +227,7 @@ def test_running(
 
 @pytest.mark.parametrize("times", [1, 8])
 @pytest.mark.parametrize(
-    ("sources", "each", "chunk"), [(1, 5, None), (10, 3, 7), (10, 3, 1), (10, 0, 4), (7, 10**9, None)]
+    ("sources", "each", "chunk"), [(0, 3, 7), (1, 5, None), (10, 3, 7), (10, 3, 1), (10, 0, 4), (7, 10**9, None)]
 )
 def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | None, times: int) -> None:
     """In order, of about one size, and none larger than a tile may be, unless it is one source."""
@@ -240,7 +243,7 @@ def test_tiles_cover_every_source_once(sources: int, each: int, chunk: int | Non
     assert not fewer or -(-sources // fewer) * max(1, each) > room  # one tile less would not do
 
 
-def test_the_compiled_loops_are_used_for_float32_without_a_gradient() -> None:
+def test_the_compiled_loops_are_used_for_float32_without_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels._module("cpu") is plain:
         pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
     narrow, wide, half = (torch.zeros(2, dtype=one) for one in (torch.float32, torch.float64, torch.bfloat16))
@@ -251,6 +254,13 @@ def test_the_compiled_loops_are_used_for_float32_without_a_gradient() -> None:
         assert kernels._form("lengths", wide) is cpu.lengths
         assert kernels._form("lengths", half) is plain.lengths
         assert kernels._form("gram", narrow) is plain.gram
+    monkeypatch.setattr(
+        kernels, "_module", lambda kind: SimpleNamespace(inner="of double", TYPES={"inner": (wide.dtype,)})
+    )
+    with torch.no_grad():
+        assert (kernels._form("inner", narrow), kernels._form("inner", wide)) == (plain.inner, "of double")
+    assert kernels.used(torch.device("cuda")) == "triton"
+    monkeypatch.undo()
     with torch.enable_grad():
         assert kernels.fused("inner", narrow) is None
         assert kernels._form("lengths", narrow) is plain.lengths

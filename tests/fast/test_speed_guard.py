@@ -489,9 +489,12 @@ def test_a_compiler_that_fails_is_said(unbuilt: None, monkeypatch: pytest.Monkey
         assert kernels.used(torch.device("cpu")) == "plain"
 
 
-def test_the_environment_switches_them_off(unbuilt: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIXLENS_KERNELS", "plain")
-    assert kernels._module("cpu") is plain
+@pytest.mark.parametrize(("name", "value"), [("MIXLENS_KERNELS", "plain"), ("MIXLENS_FAST", "off")])
+def test_the_environment_switches_them_off(
+    name: str, value: str, unbuilt: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert kernels._module("cpu") is kernels._module("mps") is plain
     assert kernels.used(torch.device("cpu")) == "plain"
 
 

@@ -20,6 +20,7 @@ from conftest import CONFIGURATIONS, VOCABULARY, hf_model, ids
 from torch import Tensor, nn
 
 import mixlens
+from mixlens.metrics import geometry
 
 PARTS = ["norm", "norm_residual_ln", "globenc", "alti"]
 # float32 maps of one model made twice differ by rounding: 1e-6 in a share. What is looked for is 1e-2 and more.
@@ -100,7 +101,24 @@ def with_norms_alone(model: nn.Module) -> None:
             weights.data.mul_(torch.linspace(0.3, 2, weights.numel()))
 
 
-CHANGES = [with_fused_adamw, with_data_copy, with_numpy, with_norms_alone]
+@torch.no_grad()
+def counted_by_torch(model: nn.Module) -> None:
+    for name, weights in model.named_parameters():
+        if "norm" in name.lower() or "ln_" in name:
+            weights.mul_(torch.linspace(0.3, 2, weights.numel()))
+
+
+def with_new_parameters(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight = nn.Parameter(module.weight * torch.linspace(0.3, 2, len(module.weight))[:, None])
+    counted_by_torch(model)
+
+
+CHANGES = [
+    *(with_fused_adamw, with_data_copy, with_numpy, with_norms_alone),
+    *(counted_by_torch, with_new_parameters),
+]
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "gemma2"])
@@ -135,21 +153,8 @@ def test_a_changed_model_is_seen_in_a_streamed_map_too() -> None:
     )
 
 
-def test_a_batch_with_a_trace_of_the_old_weights_is_refused() -> None:
-    """Two traces of one model, the first made before its weights changed: there is no map of both."""
-    model = stock("bert")
-    lens = mixlens.load(model)
-    old = lens.trace(input_ids=ids(9))
-    with_data_copy(model)
-    new = lens.trace(input_ids=ids(9, 1))
-    with pytest.raises(mixlens.MixlensError, match="trace the text again"):
-        mixlens.mix([new, old], "alti")
-    mixlens.mix(new, "alti")
-
-
 def test_metrics_of_layers_follow_the_weights_too() -> None:
-    from mixlens.metrics.geometry import transformed_anisotropy
-
+    transformed_anisotropy = geometry.transformed_anisotropy
     model = stock("bert")
     lens = mixlens.load(model)
     before = transformed_anisotropy(lens.trace(input_ids=ids(9)))
@@ -479,30 +484,39 @@ def test_half_precision_accepts_what_is_right(case: str, dtype: torch.dtype) -> 
 # --- the model's own attention -----------------------------------------------------------------------------------------
 
 
-def no_sink(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
-    """Attention that drops the first token after the softmax."""
-    times = query.shape[1] // key.shape[1]
-    logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
-    weights = (logits if mask is None else logits + mask).softmax(-1).clone()
-    weights[..., 0] = 0
-    return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
+def attention_with(changed: Callable[[Tensor], Tensor]) -> Any:
+    """Attention written by a user, whose weights are changed after the softmax."""
+
+    def attention(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+    ) -> Any:
+        times = query.shape[1] // key.shape[1]
+        logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
+        weights = changed((logits if mask is None else logits + mask).softmax(-1))
+        return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
+
+    return attention
 
 
-def eager_again(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
-) -> Any:
-    """The same attention as everybody's, written by a user."""
-    times = query.shape[1] // key.shape[1]
-    logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
-    weights = (logits if mask is None else logits + mask).softmax(-1)
-    return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
+no_sink = attention_with(lambda weights: weights * (torch.arange(weights.shape[-1]) > 0))
+FLAG = {"heads": 0, "window": 10**9}
+
+
+def by_the_flag(weights: Tensor) -> Tensor:
+    """Without some heads, or whatever is too far back."""
+    places, heads = torch.arange(weights.shape[-1]), torch.arange(weights.shape[1])
+    near = places[:, None] - places < FLAG["window"]
+    return weights * near * (heads >= FLAG["heads"])[:, None, None]
 
 
 @pytest.fixture
 def registered() -> Any:
     from transformers.masking_utils import eager_mask
 
-    for name, function in (("no_sink", no_sink), ("eager_again", eager_again)):
+    for name, function in (
+        *(("no_sink", no_sink), ("eager_again", attention_with(lambda weights: weights))),
+        ("moody", attention_with(by_the_flag)),
+    ):
         transformers.AttentionInterface.register(name, function)
         transformers.AttentionMaskInterface.register(name, eager_mask)
 
@@ -559,25 +573,8 @@ def test_the_traced_pass_gives_the_models_own_answer(case: str, attention: str |
     torch.testing.assert_close(lens.trace(input_ids=ids(20)).hidden_states[-2], own, rtol=1e-4, atol=1e-4)
 
 
-FLAG = {"heads": 0, "window": 10**9}
-
-
-def moody(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
-    """Attention that does what a flag says: leaves out heads, or whatever is too far back."""
-    times, n = query.shape[1] // key.shape[1], query.shape[-2]
-    logits = query @ key.repeat_interleave(times, 1).mT * options["scaling"]
-    weights = (logits if mask is None else logits + mask).softmax(-1).clone()
-    far = torch.arange(n)[:, None] - torch.arange(n) >= FLAG["window"]
-    weights = weights.masked_fill(far, 0)
-    weights[:, : FLAG["heads"]] = 0
-    return (weights @ value.repeat_interleave(times, 1)).transpose(1, 2).contiguous(), weights
-
-
+@pytest.mark.usefixtures("registered")
 def test_an_attention_that_changes_its_mind_is_compared_on_every_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers.masking_utils import eager_mask
-
-    transformers.AttentionInterface.register("moody", moody)
-    transformers.AttentionMaskInterface.register("moody", eager_mask)
     model = stock("llama")
     model.set_attn_implementation("moody")
     lens = mixlens.load(model)
@@ -650,17 +647,6 @@ def test_where_float32_cannot_hold_value_zeroing_the_result_says_so(gamma: float
     assert float(told[0].max()) <= 100 * float(off[0].max()) + 1e-6
     assert float(exact.info["rounding_error"].max()) < 1e-5  # some 1e-16, seen through gamma / beta = 1e-4 twice
     assert any("float64" in note for note in made.info.get("notes", [])) == (float(told.max()) > 0.01)
-
-
-def test_a_large_beta_does_not_cost_gamma_its_digits() -> None:
-    from mixlens.layer.block import FrozenNorm
-
-    norm = nn.LayerNorm(32)
-    with torch.no_grad():
-        norm.weight.copy_(torch.rand(32) * 1e-3)
-        norm.bias.copy_(torch.rand(32) * 10)
-    found = FrozenNorm.of(norm, 32, torch.float32)
-    torch.testing.assert_close(found.gamma, norm.weight.detach(), rtol=1e-6, atol=0)
 
 
 # --- where the head reads ----------------------------------------------------------------------------------------------

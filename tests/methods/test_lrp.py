@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CONFIGURATIONS, SHARED, head_of, hf_model, ids, loaded, needs_shared
+from conftest import CONFIGURATIONS, ROUNDED, SHARED, head_of, hf_model, ids, loaded, needs_shared
 from test_untouched import assert_same, state_of
 from torch import Tensor, nn
 
 import mixlens
-from mixlens.methods import _backward_rules, lrp
+from mixlens.methods import _backward_rules, deeplift, lrp
 from mixlens.scoring import attributions, targets
 
 CLASSIFIER = "AutoModelForSequenceClassification"
@@ -117,7 +117,7 @@ def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
     model = loaded(case, head=head_of(case))
     inputs = model.inputs([model.trace(input_ids=ids(6))])
     plain = model.run_attached(inputs)
-    for book in lrp.RULES.values():
+    for book in (deeplift.DEEPLIFT, *lrp.RULES.values()):
         with _backward_rules.rules(
             book, model.hf_model, _backward_rules.composed(model.hf_model, [parts.mlp_act for parts in model.parts])
         ):
@@ -125,6 +125,9 @@ def test_the_model_computes_the_same_while_the_book_is_open(case: str) -> None:
         for name in ("inputs", "outputs", "attention"):
             assert all(torch.equal(a, b) for a, b in zip(getattr(plain, name), getattr(ruled, name), strict=True))
         assert torch.equal(plain.output.logits, ruled.output.logits)
+        if case not in ROUNDED:
+            with torch.no_grad():
+                torch.testing.assert_close(model.hf_model(**inputs).logits, ruled.output.logits, rtol=0, atol=1e-10)
 
 
 # --- the rules written out ---
@@ -359,26 +362,29 @@ def test_hidden_special_tokens_are_not_looked_at() -> None:
     assert float(attributions.attribute(trace, "partial_lrp").scores[special].max()) > 0
 
 
-@pytest.mark.parametrize("case", ["bert", "gpt_neo", "qwen3"])
+@pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "gpt_neo", "qwen3"])
 def test_nothing_is_left_behind_not_even_by_an_error(case: str) -> None:
     model = copy.deepcopy(hf_model(case, head=CLASSIFIER)).train().requires_grad_()
     next(model.parameters()).requires_grad_(False)
     lens = mixlens.load(model)
     trace = lens.trace(input_ids=ids(5))
-    before = state_of(model)
-    first = {name: attributions.attribute(trace, name).scores for name in ("transatt", "partial_lrp")}
+    before, pad = state_of(model), model.config.pad_token_id
+    first = {name: attributions.attribute(trace, name).scores for name in ("transatt", "partial_lrp", "deeplift")}
     assert_same(before, state_of(model))
 
-    def fail(module: nn.Module, args: Any) -> None:
-        raise KeyboardInterrupt
+    for name, rows in (("transatt", 1), ("partial_lrp", 1), ("deeplift", 2)):  # text and baseline run together
 
-    handle = lens.parts[-1].mlp_down.register_forward_pre_hook(fail)
-    for name in first:
+        def fail(module: nn.Module, args: Any, rows: int = rows) -> None:
+            if len(args[0]) == rows:
+                raise KeyboardInterrupt
+
+        handle = lens.parts[-1].mlp_down.register_forward_pre_hook(fail)
         with pytest.raises(KeyboardInterrupt):
             attributions.attribute(trace, name)
-    handle.remove()
-    assert_same(before, state_of(model))
+        handle.remove()
+        assert_same(before, state_of(model))
+    assert model.config.pad_token_id == pad
     x = torch.tensor([3.0, 1.0], requires_grad=True)
-    assert torch.autograd.grad((x * 2)[0], x)[0].tolist() == [2, 0]  # no longer handed on as it is
+    assert torch.autograd.grad((x * x)[0], x)[0].tolist() == [6, 0]  # no longer by a rule
     for name, scores in first.items():
         assert torch.equal(attributions.attribute(trace, name).scores, scores)

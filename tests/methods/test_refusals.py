@@ -60,8 +60,14 @@ def test_questions_that_cannot_be_asked(head: str, name: str, options: dict[str,
         ("value_zeroing", {"distance": "cosin"}, "value_zeroing has no distance 'cosin'"),
         ("value_zeroing", {"query": 6}, "6 is out of range"),
         ("value_zeroing", {"variant": "released", "standardize": True}, "knows the cosine distance alone"),
+        *(("alti", {"chunk": chunk}, "chunk is a number of elements, at least 1") for chunk in (-3, True, 1.5, "9")),
+        (b"alti", {}, "a method is a name"),
+        (["alti", "altii"], {}, "Did you mean 'alti'"),
+        ("zzz", {}, r"^unknown method 'zzz'\. `mixlens methods` lists all\.$"),
+        ("alti", {"variant": "papper"}, "no variant 'papper'. Did you mean 'paper'"),
+        ("random", {"sead": 1}, "no option 'sead'. Did you mean 'seed'"),
     ],
 )
-def test_maps_that_cannot_be_made(name: str, options: dict[str, Any], message: str) -> None:
+def test_maps_that_cannot_be_made(name: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(mixlens.MixlensError, match=message):
         mixlens.mix(loaded("bert").trace(input_ids=ids(6)), name, **options)

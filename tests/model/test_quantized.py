@@ -9,6 +9,7 @@ import copy
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from torch.nn.functional import normalize
 import mixlens
 from mixlens.fast import block as fast_block
 from mixlens.layer import weights
+from mixlens.model import quantized
 from mixlens.scoring import attributions as scoring_attributions
 from mixlens.scoring import maps as scoring_maps
 from mixlens.scoring import provenance
@@ -281,6 +283,78 @@ def test_a_layer_that_sends_no_gradient_is_refused_by_name() -> None:
         mixlens.load(replaced(hf_model("llama"), Deaf))
 
 
+# --- settings ------------------------------------------------------------------------------------------
+
+PLAIN = SimpleNamespace()
+HALF = SimpleNamespace(dtype=torch.float16)
+OWN = SimpleNamespace(bnb_4bit_compute_dtype=torch.bfloat16)
+
+
+def four(dtype: torch.dtype) -> dict[str, Any]:
+    return {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": dtype}
+
+
+EIGHT = {"load_in_8bit": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "config", "dtype", "expected"),
+    [
+        ("4bit", PLAIN, None, (four(torch.float32), torch.float32)),
+        ("4bit", PLAIN, torch.bfloat16, (four(torch.bfloat16), torch.bfloat16)),
+        ("4bit", HALF, "auto", (four(torch.float16), torch.float16)),
+        ("4bit", HALF, None, (four(torch.float32), torch.float32)),
+        ("8bit", PLAIN, None, (EIGHT, torch.float16)),
+        ("8bit", PLAIN, "auto", (EIGHT, torch.float32)),
+        (OWN, PLAIN, None, (OWN, torch.bfloat16)),
+        (OWN, HALF, "auto", (OWN, torch.float16)),
+        (PLAIN, PLAIN, None, (PLAIN, "auto")),
+    ],
+)
+def test_configurations(asked: Any, config: Any, dtype: Any, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **settings: settings)
+    assert quantized.configured(asked, config, dtype) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "says"),
+    [
+        (PLAIN, torch.float64, "quantization='4bit' computes in float32, bfloat16 or float16, not in float64."),
+        (
+            SimpleNamespace(quantization_config={}),
+            None,
+            "this checkpoint is quantised already, and is loaded as it is. Leave quantization= out.",
+        ),
+    ],
+)
+def test_configurations_that_are_refused(config: Any, dtype: Any, says: str) -> None:
+    with pytest.raises(mixlens.MixlensError) as refused:
+        quantized.configured("4bit", config, dtype)
+    assert str(refused.value) == says
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bits": 9},
+            "bitsandbytes 4bit (quant_type=nf4)",
+        ),
+        (
+            {"quant_method": SimpleNamespace(value="bitsandbytes"), "load_in_8bit": True, "llm_int8_threshold": 6.0},
+            "bitsandbytes 8bit (llm_int8_threshold=6.0)",
+        ),
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128, "weights": None, "format": "pack"},
+            "gptq (bits=4, group_size=128, format=pack)",
+        ),
+        ({"quant_type": {"default": {"_type": "Int4"}}}, "unknown (quant_type=Int4 b93e8f05)"),
+    ],
+)
+def test_quantisations_in_a_few_words(settings: dict[str, Any], told: str) -> None:
+    assert quantized.description(settings) == told
+
+
 # --- bitsandbytes -------------------------------------------------------------------------------------------------------
 
 
@@ -391,12 +465,6 @@ def test_gradients_in_four_bits_are_those_of_the_same_numbers(bias: bool, tmp_pa
         torch.testing.assert_close(
             made, expected, rtol=1e-3, atol=1e-4, msg=name
         )  # float32, with weights that were asked for
-
-
-def test_double_precision_is_not_to_be_had_in_four_bits() -> None:
-    pytest.importorskip("bitsandbytes")
-    with pytest.raises(mixlens.MixlensError, match="not in float64"):
-        mixlens.load("agreement", quantization="4bit", dtype="float64")
 
 
 def test_a_configuration_of_transformers_is_taken(tmp_path: Path) -> None:
