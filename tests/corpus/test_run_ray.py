@@ -119,6 +119,26 @@ def all_free() -> bool:
     return False
 
 
+def test_a_worker_that_stands_still_is_not_waited_for(
+    connected: str, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds is given out again, and whatever it says later is thrown away. (While both machines are there: it
+    keeps its place.)"""
+    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
+
+    def stop_one(pool: Any) -> int:
+        os.kill(pool.processes()[0], signal.SIGSTOP)
+        return len(pool.processes())
+
+    # late enough that both have begun; with the first shards one alone may have
+    said = during(monkeypatch, {16: stop_one})
+    ran = go(alone.parent / "x.jsonl", tmp_path / "ray", ray=connected, workers=2, **ASKED)
+    assert len(said) == 1
+    assert ran.rows + ran.errors == ran.done == len(ROWS)
+    same(tmp_path / "ray", alone)
+    assert all_free()
+
+
 def test_whoever_is_killed_the_rows_are_the_same(
     nodes: Any, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,25 +173,6 @@ def test_whoever_is_killed_the_rows_are_the_same(
     assert ran.rows + ran.errors == ran.done == len(ROWS)
     same(tmp_path / "ray", alone)
     assert max(ahead) <= 8 * (cluster.AHEAD * 2 + 2)  # the input is read as it is needed, by this process
-
-
-def test_a_worker_that_stands_still_is_not_waited_for(
-    connected: str, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it holds is given out again; whatever it says later is thrown away."""
-    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
-
-    def stop_one(pool: Any) -> int:
-        os.kill(pool.processes()[0], signal.SIGSTOP)
-        return len(pool.processes())
-
-    # late enough that both have begun; with the first shards one alone may have
-    said = during(monkeypatch, {16: stop_one})
-    ran = go(alone.parent / "x.jsonl", tmp_path / "ray", ray=connected, workers=2, **ASKED)
-    assert len(said) == 1
-    assert ran.rows + ran.errors == ran.done == len(ROWS)
-    same(tmp_path / "ray", alone)
-    assert all_free()
 
 
 def test_the_process_that_was_started_is_killed_and_the_run_goes_on(
