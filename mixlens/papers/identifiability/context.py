@@ -26,6 +26,7 @@ from .values import (
     HTA,
     IN_FIGURE,
     Hta,
+    Rows,
     by_hta,
     depth_of,
     evaluation,
@@ -154,7 +155,7 @@ def _ratio(parts: Array, wholes: Array, texts: Any) -> float:
 
 def _by_distance(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4a: the mean of each group over all tokens, then each group divided by its sum over the layers."""
-    depth, rows = depth_of(records), list[tuple[Any, ...]]()
+    depth, rows = depth_of(records), Rows()
     for key, group in by(select(records, "distance"), "method", "group").items():
         texts = {text: number for number, text in enumerate(dict.fromkeys(r.example for r in group))}
         sums, counts = np.zeros((2, len(texts), depth))
@@ -175,7 +176,7 @@ def _by_distance(setup: Setup, records: Sequence[Record]) -> Table:
 def _by_place(setup: Setup, records: Sequence[Record]) -> Table:
     """Figure 4b: the total from each relative place, divided by the total from all other tokens of the layer."""
     groups, layers = by(select(records, "neighbour"), "method", "group"), three_layers(depth_of(records))
-    rows: list[tuple[Any, ...]] = []
+    rows = Rows()
     for key in sorted(groups, key=lambda key: (setup.methods.index(key[0]), int(key[1]))):
         cells = []
         for layer in layers:
@@ -217,7 +218,6 @@ def draw_context(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 BESIDE = ("-1", "+1")
-Places = Sequence[str]
 
 
 def near_context_is_early(hta: Hta) -> Mapping[str, Values]:
@@ -229,26 +229,16 @@ def near_context_is_early(hta: Hta) -> Mapping[str, Values]:
 
 def far_context_is_late(hta: Hta) -> Verdict:
     """The division by the sum over the layers (C.2) changes no rank."""
-    curve = [hta("distance", layer, group=NAMES[-1]) for layer in range(1, hta.depth + 1)]
+    curve = [hta("distance", layer, group=NAMES[-1]) for layer in hta.layers]
     if not all(curve):
         return incomparable("no text has neighbours 11 or more away")
-    return verdict_on_trend({"11th and on": curve}, seed=hta.run.setup.seed)
+    return verdict_on_trend({"11th and on": curve}, seed=hta.seed)
 
 
-def of_each_side(places: Places) -> list[tuple[str, str]]:
-    """The nearest place of each side with every other place of that side."""
-    return [(near, place) for near in BESIDE for place in places if place[0] == near[0] and place != near]
-
-
-def of_all(places: Places) -> list[tuple[str, str]]:
-    """The two nearest places with every other one, the middle itself included."""
-    return [(near, place) for near in BESIDE for place in places if place not in BESIDE]
-
-
-def nearest_above(metric: str, pairs: Callable[[Places], list[tuple[str, str]]], absent: str) -> Rule:
-    """The nearest places against others in each of the layers of the figure, by what all positions of a text have from
-    each, as the totals of Figure 4b. A place that few texts have is left out; `absent` says what texts without the
-    nearest lack."""
+def nearest_above(metric: str, against: Callable[[str, str], bool], absent: str) -> Rule:
+    """The nearest places against others (where `against` says so) in each of the layers of the figure, by what all
+    positions of a text have from each, as the totals of Figure 4b. A place that few texts have is left out; `absent`
+    says what texts without the nearest lack."""
 
     def told(hta: Hta) -> Verdict:
         layers: dict[str, dict[str, Values]] = {}
@@ -259,7 +249,8 @@ def nearest_above(metric: str, pairs: Callable[[Places], list[tuple[str, str]]],
             layers[f"layer {layer}"] = {place: one for place, one in sums.items() if 2 * len(one) >= most}
         if not all(place in places for place in BESIDE for places in layers.values()):
             return incomparable(absent)
-        return in_all(layers, pairs(list(next(iter(layers.values())))), seed=hta.run.setup.seed)
+        pairs = [(near, place) for near in BESIDE for place in next(iter(layers.values())) if against(near, place)]
+        return in_all(layers, pairs, seed=hta.seed)
 
     return by_hta(told)
 
@@ -283,12 +274,6 @@ def far_context_is_smaller(runs: Sequence[Measured]) -> Verdict:
         for hta in of_runs
     )
     return verdict_between_runs(near, far, seed=runs[0].setup.seed)
-
-
-def second_text_gives_more(hta: Hta) -> Mapping[str, Values]:
-    """The mean share of a token of the second text less that of one of the first."""
-    sides = {i: [hta("sentence", i, group=name) for name in ("second", "first")] for i in hta.figure_layers}
-    return {f"layer {i}: a token of the second - of the first text": two - one for i, (two, one) in sides.items()}
 
 
 def middle_gives_most(hta: Hta) -> Mapping[str, Values]:
@@ -332,7 +317,9 @@ OF_CONTEXT = (
         "token of each side more than each other of that side that is up to 10 away (totals over the positions of a "
         "text, as in the figure)",
         IN_FIGURE,
-        nearest_above("neighbour", of_each_side, "no text has tokens on both sides"),
+        nearest_above(
+            "neighbour", lambda near, place: place[0] == near[0] and place != near, "no text has tokens on both sides"
+        ),
         AT_D2,
     ),
     Claim(
@@ -356,7 +343,7 @@ OF_CONTEXT = (
         "[CLS] takes most from the tokens directly before and after [SEP]: in the first, middle and last layer more "
         "from each than from each other place up to 10 from [SEP]",
         IN_FIGURE,
-        nearest_above("around", of_all, "no text has tokens on both sides of a [SEP]"),
+        nearest_above("around", lambda near, place: place not in BESIDE, "no text has tokens on both sides of a [SEP]"),
         MRPC_ALONE,
     ),
     Claim(
@@ -364,7 +351,14 @@ OF_CONTEXT = (
         "the second sentence contributes more to [CLS] than the first (read here as: a token of the second sentence "
         "more than one of the first), in the first, middle and last layer",
         "it seems so",
-        by_hta(second_text_gives_more, absent="no example has two texts"),
+        by_hta(
+            lambda hta: {
+                f"layer {i}: a token of the second - of the first text": hta("sentence", i, group="second")
+                - hta("sentence", i, group="first")
+                for i in hta.figure_layers
+            },
+            absent="no example has two texts",
+        ),
         MRPC_ALONE,
     ),
 )

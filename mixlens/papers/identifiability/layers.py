@@ -3,14 +3,24 @@ texts, on neighbours, and from one layer to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations, product
 from typing import Any
 
 from ...base.errors import InputError
-from ...metrics.token_identity import DISTANCES, KINDS, Identified, Search, identifiability_across_layers
-from ...runs.experiments.claims import Claim, Measured, Published, Values, Verdict, in_most, incomparable, mean_over
+from ...metrics.token_identity import DISTANCES, KINDS, Search
+from ...runs.experiments.claims import (
+    Claim,
+    Measured,
+    Published,
+    Rule,
+    Values,
+    Verdict,
+    in_most,
+    incomparable,
+    mean_over,
+)
 from ...runs.experiments.experiment import Setup
 from ...runs.experiments.layer_curves import verdict_on_trend
 from ...runs.experiments.tables import Table
@@ -20,24 +30,22 @@ from .tokens import (
     DIFFERS_TRAINED,
     TRAINED,
     Rates,
-    Trial,
     Units,
+    across_records,
     by_rates,
     draw_rates,
-    epochs_table,
     figure_tokens,
+    finish_rates,
+    identified_units,
     interval_of,
     naive_means,
     portions,
     prepare_kinds,
-    rate_table,
-    rate_trial,
+    rate_units,
     record_of,
     states_of,
-    training_of,
-    trial_units,
 )
-from .values import IN_FIGURE, IN_FIGURES, almost_equal, depth_of, evaluation, select, unequal
+from .values import IN_FIGURE, IN_FIGURES, almost_equal, below, depth_of, evaluation, select, unequal
 
 LEARNED = ("linear", "mlp")
 LAST_LAYERS = ("g", "of layer", "last layer but one", "last layer")
@@ -52,39 +60,31 @@ trains_a_g = partial(evaluation, whole=True)
 # --- a g on other layers (Figures 2b, 8-10): claims -------------------------------------------------------------------
 
 Contrasts = dict[str, Values]
+Of = Callable[[int, int], Values]  # of a layer by the g that was trained on a layer
+of_across = by_rates("across", "trained")
 
 
-class OfOne:
-    """The rates of the kind and distance of Figure 2b, or of the first that was run: of[layer, trained]."""
+def of_one(contrasts: Callable[[Of, int], Contrasts], *judged: Any) -> Rule:
+    """A rule of contrasts of the rates of the kind and distance of Figure 2b, or of the first that was run, and of the
+    number of layers."""
 
-    def __init__(self, rates: Rates):
-        pairs = dict.fromkeys(key[:2] for key in rates)
-        main = ("linear", "cosine")
-        self.rates, self.depth = rates, rates.depth
-        self.name = main if main in pairs or not pairs else next(iter(pairs))
+    def named(rates: Rates) -> Contrasts:
+        pairs, main = dict.fromkeys(key[:2] for key in rates), ("linear", "cosine")
+        name = main if main in pairs or not pairs else next(iter(pairs))
+        return contrasts(lambda *place: rates[(*name, *place)], rates.depth)
 
-    def __getitem__(self, place: tuple[int, int]) -> Values:
-        return self.rates[(*self.name, *place)]
-
-
-def first_layer_below(rates: Rates) -> Contrasts:
-    of = OfOne(rates)
-    return {
-        f"0.70 - rate of layer {i}": Values(dict.fromkeys(of[i, 1], 0.7)) - of[i, 1] for i in (of.depth - 1, of.depth)
-    }
+    return of_across(named, *judged)
 
 
-def last_layer_backwards(rates: Rates) -> Contrasts:
+def last_layer_backwards(of: Of, depth: int) -> Contrasts:
     """Each layer less the next one."""
-    of, depth = OfOne(rates), rates.depth
-    every = {layer: of[layer, depth] for layer in range(1, depth + 1)}
+    every = {layer: of(layer, depth) for layer in range(1, depth + 1)}
     return {f"layer {i} - layer {i + 1}": every[i] - every[i + 1] for i in range(1, depth)}
 
 
-def last_layer_transfers(rates: Rates) -> Contrasts:
-    of, depth = OfOne(rates), rates.depth
-    own = of[depth, depth]
-    return {f"layer {i} - layer {depth}": of[i, depth] - own for i in range(1, depth)}
+def last_layer_transfers(of: Of, depth: int) -> Contrasts:
+    own = of(depth, depth)
+    return {f"layer {i} - layer {depth}": of(i, depth) - own for i in range(1, depth)}
 
 
 def almost_all_above(contrasts: Contrasts, *, seed: int) -> Verdict:
@@ -100,19 +100,18 @@ def middle_of(depth: int) -> int:
     return depth // 2
 
 
-def middle_has_both_patterns(rates: Rates) -> Contrasts:
-    of, depth, middle = OfOne(rates), rates.depth, middle_of(rates.depth)
-    first, own, last = (of[layer, middle] for layer in (1, middle, depth))
+def middle_has_both_patterns(of: Of, depth: int) -> Contrasts:
+    middle = middle_of(depth)
+    first, own, last = (of(layer, middle) for layer in (1, middle, depth))
     return {
         f"g of layer {middle}: layer 1 - own": first - own,
         f"g of layer {middle}: own - layer {depth}": own - last,
     }
 
 
-def drop_to_the_last_layer(rates: Rates) -> Contrasts:
+def drop_to_the_last_layer(of: Of, depth: int) -> Contrasts:
     """What the g of a layer finds there, less what it finds in the next layer."""
-    of, depth = OfOne(rates), rates.depth
-    first, middle, last = (of[i, i] - of[i + 1, i] for i in (1, middle_of(depth), depth - 1))
+    first, middle, last = (of(i, i) - of(i + 1, i) for i in (1, middle_of(depth), depth - 1))
     names = {1: first, middle_of(depth): middle}
     return {f"drop behind layer {depth - 1} - behind layer {i}": last - one for i, one in names.items()}
 
@@ -139,39 +138,38 @@ def linear_generalizes_better(rates: Rates) -> Contrasts:
     return {"linear - mlp, on other layers": means["linear"] - means["mlp"]}
 
 
-of_across = by_rates("across", "trained")
 ACROSS_CLAIMS = (
     Claim(
         "4.2, Figure 2b",
         "the g of layer 1 finds fewer than 70 % in the last two layers",
         "below 0.70",
-        of_across(first_layer_below),
+        of_one(lambda of, depth: {f"0.70 - rate of layer {i}": below(0.7, of(i, 1)) for i in (depth - 1, depth)}),
     ),
     Claim(
         "4.2, Figure 2b",
         "the g of the last layer finds almost always more in a layer than in the next one",
         "0.94 in layer 12, then almost monotonically rising",
-        of_across(last_layer_backwards, almost_all_above),
+        of_one(last_layer_backwards, almost_all_above),
     ),
     Claim(
         "4.2, Figure 2b",
         "what the g of the last layer has learned transfers: it finds more in every earlier layer than in its own",
         "0.94 in layer 12, more in earlier ones",
-        of_across(last_layer_transfers),
+        of_one(last_layer_transfers),
     ),
     Claim(
         "4.2, Figure 2b",
         "the g of the middle layer (6 of 12) has both patterns: it finds more in the first layer than in its own, and "
         "more in its own than in the last",
         "both patterns",
-        of_across(middle_has_both_patterns),
+        of_one(middle_has_both_patterns),
     ),
     Claim(
         "4.2, Figure 2b",
         "generalizing from the last layer but one to the last is hard: the rate drops more than from the first and the "
         "middle layer to the next one",
         "a sudden drop",
-        of_across(drop_to_the_last_layer),
+        of_one(drop_to_the_last_layer),
     ),
     Claim(
         "B.3, Figures 8-10",
@@ -200,9 +198,8 @@ def prepare_across(setup: Setup) -> None:
         raise InputError(f"trained= is a list of layers from 1 to {depth}, not {trained!r}.")
 
 
-def finish_across(setup: Setup, records: list[Record]) -> list[Table]:
-    """Also what the paper gives in numbers: the last two layers by the g of the first and of the last."""
-    title = "Share of tokens identified in a layer by a g trained on another"
+def last_layers(setup: Setup, records: list[Record]) -> Table:
+    """What the paper gives in numbers: the last two layers by the g of the first and of the last."""
     across, depth = select(records, "across"), depth_of(select(records, "across"))
     rates = {(f"{r.method}, {r.info['distance']}", r.info["trained"], r.info["layer"]): interval_of(r) for r in across}
     last = tuple(
@@ -210,11 +207,7 @@ def finish_across(setup: Setup, records: list[Record]) -> list[Table]:
         for g, trained in dict.fromkeys(key[:2] for key in rates)
         if trained in (1, depth)
     )
-    return [
-        rate_table("across", title, across, ("method", "distance", "trained")),
-        Table("last", "Share of tokens identified in the last two layers", LAST_LAYERS, last, printed=False),
-        *epochs_table(records),
-    ]
+    return Table("last", "Share of tokens identified in the last two layers", LAST_LAYERS, last, printed=False)
 
 
 def figure_panels(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -236,7 +229,13 @@ def figure_panels(setup: Setup, tables: list[Table], figure: Any) -> None:
 @trains_a_g(
     name="id-across-layers",
     shows="Figures 2b, 8, 9, 10: a g trained on one layer, tested on all (section 4.2, B.3)",
-    finish=finish_across,
+    finish=finish_rates(
+        "across",
+        "Share of tokens identified in a layer by a g trained on another",
+        ("across",),
+        ("method", "distance", "trained"),
+        last_layers,
+    ),
     figure=figure_panels,
     options={"kinds": LEARNED, "distances": DISTANCES, "trained": None, "folds": 1, **TRAINED},
     prepare=prepare_across,
@@ -258,22 +257,14 @@ def across_layers(setup: Setup, examples: list[Example]) -> Units:
     """How well does a g that was trained on one layer identify the tokens of the other layers?"""
     options, depth = setup.options, setup.model.n_layers
     states = states_of(setup.model, examples, options["embedding"])
-    numbers = range(1, depth + 1)
     # Layers 1, 6, 11 and 12 of 12, as in the paper; the same places of another depth.
     usual = sorted({1, max(1, depth // 2), max(1, depth - 1), depth})
     trained = usual if options["trained"] is None else list(options["trained"])
     for kind, distance in product(options["kinds"], options["distances"]):
         left = [layer for layer in trained if f"{kind}/{distance}/{layer}" not in setup.done]
         for some in portions(left, states.inputs):
-            every = [states.layer(number) for number in numbers]
-            question: dict[str, Any] = {"kind": kind, "distance": distance, "trained": [n - 1 for n in some]}
-            rows = identifiability_across_layers(every, states.inputs, **question, **training_of(setup))
-            for layer, row in zip(some, rows, strict=True):
-                cells = zip(numbers, row, strict=True)
-                yield (
-                    f"{kind}/{distance}/{layer}",
-                    [record_of(one, kind, "across", distance, layer=n, trained=layer) for n, one in cells],
-                )
+            rows = across_records(setup, states, range(1, depth + 1), some, kind, distance)
+            yield from ((f"{kind}/{distance}/{layer}", row) for layer, row in zip(some, rows, strict=True))
 
 
 # --- train and test (Figure 7, B.2) -----------------------------------------------------------------------------------
@@ -283,9 +274,7 @@ LITTLE = 0.02  # of a rate: twice what the last tenth of the texts adds in the p
 
 def little_gain_from_more(rates: Rates) -> Contrasts:
     of_share = {key[3]: one for key, one in rates.items()}
-    gain = of_share[1.0] - of_share[0.9]
-    little = Values(dict.fromkeys(gain, LITTLE))
-    return {f"{LITTLE:g} - (1.0 - 0.9) of the training texts": little - gain}
+    return {f"{LITTLE:g} - (1.0 - 0.9) of the training texts": below(LITTLE, of_share[1.0] - of_share[0.9])}
 
 
 def equal_overfitting(run: Measured) -> Verdict:
@@ -298,20 +287,13 @@ def equal_overfitting(run: Measured) -> Verdict:
     return almost_equal({"mlp - linear, train less test, over layers": mlp - linear}, seed=run.setup.seed)
 
 
-def finish_generalization(setup: Setup, records: list[Record]) -> list[Table]:
-    both = [r for r in records if r.metric in ("train", "test")]
-    title = "Share of tokens identified in training texts and in others"
+def sizes_table(setup: Setup, records: list[Record]) -> Table:
+    title = "Share of tokens identified by an MLP, by L2, in layer {}, by the share of the training texts"
     rows = tuple((f"{r.info['share']:.0%}", interval_of(r)) for r in select(records, "size"))
-    of_sizes = "Share of tokens identified by an MLP, by L2, in layer {}, by the share of the training texts"
-    sizes = of_sizes.format(_size_layer(setup))
-    return [
-        rate_table("rates", title, both, ("method", "distance", "metric")),
-        Table("sizes", sizes, ("training texts", "test rate"), rows, printed=False),
-        *epochs_table(records),
-    ]
+    return Table("sizes", title.format(size_layer(setup)), ("training texts", "test rate"), rows, printed=False)
 
 
-def _size_layer(setup: Setup) -> int:
+def size_layer(setup: Setup) -> int:
     """Layer 11 of 12, as in the paper."""
     return max(1, setup.model.n_layers - 1) if setup.models else 11
 
@@ -326,7 +308,13 @@ def prepare_shares(setup: Setup) -> None:
 @trains_a_g(
     name="id-generalization",
     shows="Figure 7 and the training sizes of B.2: rates of training and test texts",
-    finish=finish_generalization,
+    finish=finish_rates(
+        "rates",
+        "Share of tokens identified in training texts and in others",
+        ("train", "test"),
+        ("method", "distance", "metric"),
+        sizes_table,
+    ),
     figure=figure_tokens,
     options={
         **{"kinds": LEARNED, "distances": ("l2",), "layers": None, "shares": (0.5, 0.8, 0.9, 1.0), "folds": 1},
@@ -364,27 +352,25 @@ def generalization(setup: Setup, examples: list[Example]) -> Units:
     """How much better does a g do on the texts that it was trained on, and what do more training texts bring?"""
     options, states = setup.options, states_of(setup.model, examples, setup.options["embedding"])
 
-    def both(kind: str, distance: str, layer: int) -> Trial:
-        def records(train: Identified, test: Identified) -> list[Record]:
+    layers, at = options["layers"] or range(1, setup.model.n_layers + 1), size_layer(setup)
+    for kind, distance in product(options["kinds"], options["distances"]):
+        both = {f"{kind}/{distance}/{layer}": (Search(states.layer(layer), states.inputs), layer) for layer in layers}
+        for key, layer, (train, test) in identified_units(setup, kind, distance, both, ("train", "test")):
             rates = {"train": train, "test": test}
             told = {"distance": distance, "layer": layer, "epochs": list(test.epochs)}
             made = [record_of(one, kind, name, distance, layer=layer) for name, one in rates.items()]
-            return [*made, Record("all", kind, "gap", train.value - test.value, told)]
-
-        return Trial(f"{kind}/{distance}/{layer}", Search(states.layer(layer), states.inputs), records)
-
-    layers = options["layers"] or range(1, setup.model.n_layers + 1)
-    for kind, distance in product(options["kinds"], options["distances"]):
-        trials = [both(kind, distance, layer) for layer in layers]
-        yield from trial_units(setup, kind, distance, trials, ("train", "test"))
-    at, trials = _size_layer(setup), []
+            yield key, [*made, Record("all", kind, "gap", train.value - test.value, told)]
+    sizes = {}
     for share in options["shares"]:
         search = Search(states.layer(at), states.inputs, share=share)
-        trials.append(rate_trial(f"size/{share}", search, "size", "mlp", "l2", layer=at, share=share))
-    yield from trial_units(setup, "mlp", "l2", trials)
+        sizes[f"size/{share}"] = search, {"metric": "size", "layer": at, "share": share}
+    yield from rate_units(setup, "mlp", "l2", sizes)
 
 
 # --- neighbours (Figures 14-17, B.5) ----------------------------------------------------------------------------------
+
+
+of_neighbour = by_rates("neighbour", "offset")
 
 
 def mean_at(rates: Rates, kind: str, distance: str, offset: int) -> Values:
@@ -395,15 +381,20 @@ def mean_at(rates: Rates, kind: str, distance: str, offset: int) -> Values:
     return mean_over(found)
 
 
-def trained_pairs(rates: Rates) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(key[:2] for key in rates if key[0] != "naive"))
+def trained_pairs(rates: Rates) -> dict[tuple[str, str], Any]:
+    return dict.fromkeys(key[:2] for key in rates if key[0] != "naive")
 
 
-def nearer_above(rates: Rates) -> Contrasts:
-    def away(k: str, d: str, far: int) -> Values:
-        return mean_over([mean_at(rates, k, d, far), mean_at(rates, k, d, -far)])
-
-    return {f"{k}, {d}: 1 - 3 away": away(k, d, 1) - away(k, d, 3) for k, d in trained_pairs(rates)}
+def by_offset(contrasts: Mapping[str, Callable[..., Values]], *judged: Any) -> Rule:
+    """A rule of contrasts of what each trained g finds, mean over layers, `at` an offset."""
+    return of_neighbour(
+        lambda rates: {
+            f"{k}, {d}: {name}": contrast(partial(mean_at, rates, k, d))
+            for k, d in trained_pairs(rates)
+            for name, contrast in contrasts.items()
+        },
+        *judged,
+    )
 
 
 def neighbours_fade(rates: Rates) -> Contrasts:
@@ -413,23 +404,6 @@ def neighbours_fade(rates: Rates) -> Contrasts:
     return {f"{k}, {d}: first - last layer": side(k, d, 1) - side(k, d, rates.depth) for k, d in trained_pairs(rates)}
 
 
-def own_token_above(rates: Rates) -> Contrasts:
-    return {
-        f"{k}, {d}: own - {side:+d}": mean_at(rates, k, d, 0) - mean_at(rates, k, d, side)
-        for k, d in trained_pairs(rates)
-        for side in (-1, 1)
-    }
-
-
-def left_less_right(rates: Rates) -> Contrasts:
-    pairs = trained_pairs(rates)
-    return {f"{k}, {d}: previous - next": mean_at(rates, k, d, -1) - mean_at(rates, k, d, 1) for k, d in pairs}
-
-
-def some_differ(contrasts: Contrasts, *, seed: int) -> Verdict:
-    return unequal(contrasts, seed=seed) if contrasts else incomparable("no trained g was run")
-
-
 def prepare_offsets(setup: Setup) -> None:
     prepare_kinds(setup)
     offsets = setup.options["offsets"]
@@ -437,19 +411,12 @@ def prepare_offsets(setup: Setup) -> None:
         raise InputError(f"offsets= is a list of places, such as [-1, 0, 1], not {offsets!r}.")
 
 
-def finish_neighbours(setup: Setup, records: list[Record]) -> list[Table]:
-    title = "Share of neighbours identified: the input token so many places to the right"
-    table = rate_table("neighbours", title, select(records, "neighbour"), ("method", "distance", "offset"))
-    return [table, *epochs_table(records)]
-
-
-of_neighbour = by_rates("neighbour", "offset")
 NEIGHBOUR_CLAIMS = (
     Claim(
         "B.5, Figures 14-17",
         "nearer neighbours are found more often: the nearest more than the third, mean over layers",
         IN_FIGURES,
-        of_neighbour(nearer_above),
+        by_offset({"1 - 3 away": lambda at: mean_over([at(1), at(-1)]) - mean_over([at(3), at(-3)])}),
     ),
     Claim(
         "B.5, Figures 14-17",
@@ -461,13 +428,13 @@ NEIGHBOUR_CLAIMS = (
         "B.5, Figures 14-17",
         "previous and next neighbours behave differently",
         IN_FIGURES,
-        of_neighbour(left_less_right, some_differ),
+        by_offset({"previous - next": lambda at: at(-1) - at(1)}, unequal),
     ),
     Claim(
         "B.5",
         "neighbours are found much less often than the token itself",
         IN_FIGURES,
-        of_neighbour(own_token_above),
+        by_offset({"own - -1": lambda at: at(0) - at(-1), "own - +1": lambda at: at(0) - at(1)}),
     ),
 )
 
@@ -475,7 +442,12 @@ NEIGHBOUR_CLAIMS = (
 @trains_a_g(
     name="id-neighbours",
     shows="Figures 14-17: neighbouring input tokens (B.5)",
-    finish=finish_neighbours,
+    finish=finish_rates(
+        "neighbours",
+        "Share of neighbours identified: the input token so many places to the right",
+        ("neighbour",),
+        ("method", "distance", "offset"),
+    ),
     figure=figure_panels,
     options={
         **{"kinds": LEARNED, "distances": DISTANCES, "layers": None, "offsets": tuple(range(-3, 4)), "folds": 1},
@@ -490,11 +462,12 @@ def neighbours(setup: Setup, examples: list[Example]) -> Units:
     options, states = setup.options, states_of(setup.model, examples, setup.options["embedding"])
     layers = options["layers"] or range(1, setup.model.n_layers + 1)
     for kind, distance in product(options["kinds"], options["distances"]):
-        trials = []
+        trials = {}
         for layer, offset in product(layers, options["offsets"]):
-            key, search = f"{kind}/{distance}/{layer}/{offset}", Search(states.layer(layer), states.inputs, offset)
-            trials.append(rate_trial(key, search, "neighbour", kind, distance, layer=layer, offset=offset))
-        yield from trial_units(setup, kind, distance, trials)
+            place = {"metric": "neighbour", "layer": layer, "offset": offset}
+            search = Search(states.layer(layer), states.inputs, offset)
+            trials[f"{kind}/{distance}/{layer}/{offset}"] = search, place
+        yield from rate_units(setup, kind, distance, trials)
 
 
 # --- from one layer to the next (Figures 11-13, B.4) ------------------------------------------------------------------
@@ -522,12 +495,6 @@ def fall(rates: Rates, distance: str, layer: int) -> Values:
 def last_falls_most(rates: Rates) -> Contrasts:
     earlier = mean_over([fall(rates, "l2", layer) for layer in range(1, rates.depth)])
     return {"naive, L2, not tuned - tuned: last layer - mean of the earlier": fall(rates, "l2", rates.depth) - earlier}
-
-
-def finish_steps(setup: Setup, records: list[Record]) -> list[Table]:
-    title = "Share of tokens identified among the states that enter the layer"
-    table = rate_table("steps", title, select(records, "step"), ("name", "method", "distance"))
-    return [table, *epochs_table(records)]
 
 
 def figure_steps(setup: Setup, tables: list[Table], figure: Any) -> None:
@@ -587,7 +554,12 @@ STEP_CLAIMS = (
 @trains_a_g(
     name="id-hidden-to-hidden",
     shows="Figures 11, 12, 13: tokens across single layers, of one model or of one before and after fine-tuning (B.4)",
-    finish=finish_steps,
+    finish=finish_rates(
+        "steps",
+        "Share of tokens identified among the states that enter the layer",
+        ("step",),
+        ("name", "method", "distance"),
+    ),
     figure=figure_steps,
     options={"kinds": KINDS, "distances": DISTANCES, "folds": 1, **TRAINED},
     prepare=prepare_kinds,
@@ -608,9 +580,9 @@ def hidden_to_hidden(setup: Setup, examples: list[Example]) -> Units:
             continue  # a model whose steps are all done reads no text
         states = states_of(model, examples, setup.options["embedding"])
         for kind, distance in pairs:
-            trials = []
+            trials = {}
             for layer in layers:
                 search = Search(states.layer(layer), states.inputs if layer == 1 else states.layer(layer - 1))
-                place = {"layer": layer, "model": number, "name": name}
-                trials.append(rate_trial(keys[kind, distance, layer], search, "step", kind, distance, **place))
-            yield from trial_units(setup, kind, distance, trials)
+                place = {"metric": "step", "layer": layer, "model": number, "name": name}
+                trials[keys[kind, distance, layer]] = search, place
+            yield from rate_units(setup, kind, distance, trials)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -34,7 +33,7 @@ from ...runs.experiments.experiment import Setup
 from ...runs.experiments.tables import Table, by, wide_rows
 from ...types import Example, Record
 from ..globenc.main import mean_of, reach_of
-from .values import CLS, IN_FIGURE, SEP, depth_of, evaluation, of_twelve, select, thirds
+from .values import CLS, IN_FIGURE, SEP, Rows, depth_of, evaluation, of_twelve, select, thirds
 
 EDGES = (0, 16, 32, 48, 64, 80, 96, 112, 129)
 RAW, OTHERS = "attention", "others"
@@ -93,7 +92,7 @@ def by_type(
 def finish_effective(setup: Setup, records: list[Record]) -> list[Table]:
     """Lengths; types, one column for each layer; then one point for each text (Figure 1a), and for each head (1b, 1c,
     5)."""
-    lengths: list[tuple[Any, ...]] = []
+    lengths = Rows()
     for key, group in by([r for r in records if "n" in r.info], "method", "metric").items():
         values, sizes = [r.value for r in group], [int(r.info["n"]) for r in group]
         classes = by_length(values, sizes, edges=setup.options["edges"], seed=setup.seed)
@@ -107,7 +106,7 @@ def finish_effective(setup: Setup, records: list[Record]) -> list[Table]:
         types.append((method, f"{source} to {name}", *cells))
     pooled = select(records, "pearson pooled")
     points = tuple((r.method, r.example, int(r.info["n"]), r.value) for r in pooled)
-    heads: list[tuple[Any, ...]] = []
+    heads = Rows()
     for (m, source, name, layer), group in by(received + given, "method", "source", "type", "layer").items():
         means = np.nanmean([r.info["heads"] for r in group], axis=0)
         heads.append((m, source or "all", name, layer, *map(float, means)))
@@ -232,17 +231,24 @@ class Given:
         some = self.run.where(lambda r: r.info.get("type") == name and r.info.get("source") == source)
         return some[method, "given" if source else "received", list(layers)]
 
-    @property
-    def raw(self) -> Callable[..., Values]:
-        return partial(self._to, RAW)
+    def raw(self, *place: Any) -> Values:
+        return self._to(RAW, *place)
 
-    @property
-    def effective(self) -> Callable[..., Values]:
-        return partial(self._to, self.run.setup.methods[0])
+    def effective(self, *place: Any) -> Values:
+        return self._to(self.run.setup.methods[0], *place)
+
+    def lost(self, *place: Any) -> Values:
+        """Half of raw less all of effective attention: above 0 where most of raw attention is null attention."""
+        return 0.5 * self.raw(*place) - self.effective(*place)
 
     @property
     def layers(self) -> range:
         return range(1, self.depth + 1)
+
+    @property
+    def fourth(self) -> int:
+        """Layer 4 of 12."""
+        return of_twelve(4, self.depth)
 
     def peak(self, of: Callable[..., Values], name: str, layers: Iterable[int]) -> Values:
         """Attention to a type of token in these layers less that in the others."""
@@ -299,29 +305,6 @@ def peak_is_gone(name: str, layers_of: Callable[[int], range]) -> Rule:
         return {"half of it - peak of effective": 0.5 * raw - effective}
 
     return by_types(gone, premise=of_raw)
-
-
-def punctuation_above(given: Given) -> Mapping[str, Values]:
-    marks, layers = given.effective(PERIOD_OR_COMMA, given.layers), given.layers
-    return {f"{PERIOD_OR_COMMA} - {name}": marks - given.effective(name, layers) for name in (CLS, SEP)}
-
-
-def separator_in_null_space(given: Given) -> Mapping[str, Values]:
-    """Half of raw attention less all of effective attention: above 0 where most of raw attention is null attention."""
-    asked = {f"half of raw - effective, from {source}": (SEP, given.layers, source) for source in (SEP, OTHERS)}
-    return {told: 0.5 * given.raw(*place) - given.effective(*place) for told, place in asked.items()}
-
-
-def specials_attract(given: Given) -> Mapping[str, Values]:
-    """Raw attention to [CLS] and to [SEP] in layer 4 of 12, less an even share."""
-    at = of_twelve(4, given.depth)
-    return {f"layer {at}: raw, {name} - an even share": given.raw(name, [at]) - given.even_share for name in (CLS, SEP)}
-
-
-def specials_vanish(given: Given) -> Mapping[str, Values]:
-    at = of_twelve(4, given.depth)
-    named = {f"layer {at}: half of raw - effective, {name}": name for name in (CLS, SEP)}
-    return {told: 0.5 * given.raw(name, [at]) - given.effective(name, [at]) for told, name in named.items()}
 
 
 @evaluation(
@@ -387,13 +370,24 @@ def specials_vanish(given: Given) -> Mapping[str, Values]:
             "3.5, Figure 1c",
             "by effective attention, periods and commas attract more than [CLS] and [SEP]",
             IN_FIGURE,
-            by_types(punctuation_above),
+            by_types(
+                lambda given: {
+                    f"{PERIOD_OR_COMMA} - {name}": given.effective(PERIOD_OR_COMMA, given.layers)
+                    - given.effective(name, given.layers)
+                    for name in (CLS, SEP)
+                }
+            ),
         ),
         Claim(
             "A.2, Figure 5",
             "most of raw attention to [SEP] lies in the null space",
             IN_FIGURE,
-            by_types(separator_in_null_space),
+            by_types(
+                lambda given: {
+                    f"half of raw - effective, from {source}": given.lost(SEP, given.layers, source)
+                    for source in (SEP, OTHERS)
+                }
+            ),
         ),
         Claim(
             "A.3, Figure 6",
@@ -401,7 +395,17 @@ def specials_vanish(given: Given) -> Mapping[str, Values]:
             "attention (read here as: less than half of it is left, where raw attention gives each of them more than "
             "an even share)",
             "one head of one passage",
-            by_types(specials_vanish, premise=specials_attract),
+            by_types(
+                lambda given: {
+                    f"layer {given.fourth}: half of raw - effective, {name}": given.lost(name, [given.fourth])
+                    for name in (CLS, SEP)
+                },
+                premise=lambda given: {
+                    f"layer {given.fourth}: raw, {name} - an even share": given.raw(name, [given.fourth])
+                    - given.even_share
+                    for name in (CLS, SEP)
+                },
+            ),
         ),
     ),
 )

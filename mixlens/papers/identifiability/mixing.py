@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics.intervals import mean_with_interval
 from ...metrics.mixing_stats import not_own_top, own_share, quantile_with_interval
-from ...metrics.token_identity import Identified, Search
+from ...metrics.token_identity import Search
 from ...runs.experiments.claims import Claim, Examples, Measured, Published, Values, Verdict, bounded
 from ...runs.experiments.experiment import Setup
 from ...runs.experiments.layer_curves import first_quarter, verdict_between_runs
@@ -19,8 +18,22 @@ from ...runs.experiments.tables import Table, by
 from ...scoring.asking import maps_of
 from ...types import Example, Map, Record, Trace
 from ..globenc.main import lines, per_layer, rows_of
-from .tokens import DIFFERS_TRAINED, TRAINED, Trial, Units, prepare_kinds, states_of, trial_units
-from .values import DEPTHS, HTA, Hta, boxes, by_hta, depth_of, evaluation, method_named, select, three_layers
+from .tokens import DIFFERS_TRAINED, TRAINED, Units, identified_units, prepare_kinds, states_of
+from .values import (
+    DEPTHS,
+    HTA,
+    Hta,
+    Rows,
+    below,
+    boxes,
+    by_hta,
+    depth_of,
+    evaluation,
+    means,
+    method_named,
+    select,
+    three_layers,
+)
 
 OWN, NOT_OWN = "own share", "not own top"
 MIXING = (OWN, NOT_OWN)
@@ -79,7 +92,7 @@ def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     title = "A position's own token: its share, and how often another contributes more"
     note = "Mean over all positions. Intervals: texts are resampled, not positions."
     mixing = per_layer("mixing", title, records, ("method", "metric"), seed=setup.seed, note=note)
-    layers, rows = range(1, depth_of(records) + 1), list[tuple[Any, ...]]()
+    layers, rows = range(1, depth_of(records) + 1), Rows()
     for (method,), group in by(select(records, OWN), "method").items():
         of_layer = by(group, "layer")
         for name, share in QUANTILES.items():
@@ -89,7 +102,7 @@ def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     title = "Share of the own token, quantiles over tokens"
     tables = [mixing, Table("quantiles", title, columns, tuple(rows), RESAMPLED)]
     if hta := method_named(setup, HTA):
-        at_depths: list[tuple[Any, ...]] = []
+        at_depths = Rows()
         asked = {"median of own share": (rows, "median"), "P, not the main contributor": (mixing.rows, NOT_OWN)}
         for label, (some, name) in asked.items():
             (cells,) = (row[2:] for row in some if row[:2] == (hta, name))
@@ -118,30 +131,6 @@ def draw_mixing(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) ->
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 
-def below_a_third(hta: Hta) -> Verdict:
-    median = quantile_of(hta.records(OWN, layer=1), 0.5, hta.run.setup.seed)
-    return bounded({"median of layer 1": median}, high=1 / 3)
-
-
-def share_falls(hta: Hta) -> Mapping[str, Values]:
-    """Each layer less the next one."""
-    return {f"{i} - {j}": hta(OWN, i) - hta(OWN, j) for i, j in pairwise(range(1, hta.depth + 1))}
-
-
-def own_token_first(hta: Hta) -> Verdict:
-    """The first quarter of the layers: 1 to 3 of 12."""
-    early = {f"layer {layer}": hta(NOT_OWN, layer) for layer in range(1, first_quarter(hta.depth) + 1)}
-    seed = hta.run.setup.seed
-    intervals = {name: mean_with_interval(list(one.values()), seed=seed) for name, one in early.items()}
-    return bounded(intervals, high=0.01)
-
-
-def own_token_typically_first(hta: Hta) -> Mapping[str, Values]:
-    """P, the share of tokens to which another contributes more, is below one half in every layer."""
-    shares = {i: hta(NOT_OWN, i) for i in range(1, hta.depth + 1)}
-    return {f"0.5 - P, layer {i}": Values(dict.fromkeys(p, 0.5)) - p for i, p in shares.items()}
-
-
 def others_rise(hta: Hta) -> Mapping[str, Values]:
     """From the last layer of the first quarter to the last but one: the paper has the same P in the last two."""
     start = first_quarter(hta.depth)
@@ -155,7 +144,7 @@ def shares_are_larger(runs: Sequence[Measured]) -> Verdict:
     means: list[dict[str, Examples]] = []
     for run in runs:
         hta, named = Hta(run, method_named(run.setup, HTA) or ""), {OWN: "own share", NOT_OWN: "P"}
-        layers = range(1, hta.depth + 1) if hta.method else ()
+        layers = hta.layers if hta.method else ()
         means.append({f"{name}, layer {i}": hta(metric, i) for metric, name in named.items() for i in layers})
     first, second = means
     varied = {
@@ -173,14 +162,18 @@ OF_OWN_TOKEN: dict[str, Any] = {
             "5.2, Figure 3a",
             "after layer 1 the own token's median share is below a third",
             "0.306",
-            by_hta(below_a_third),
+            by_hta(
+                lambda hta: bounded(
+                    {"median of layer 1": quantile_of(hta.records(OWN, layer=1), 0.5, hta.seed)}, high=1 / 3
+                )
+            ),
             AT_MNLI,
         ),
         Claim(
             "5.2, Figure 3a",
             "the share decreases monotonically with depth",
             "0.306, 0.144, 0.107 in layers 1, 6, 12",
-            by_hta(share_falls),
+            by_hta(lambda hta: {f"{i} - {j}": hta(OWN, i) - hta(OWN, j) for i, j in pairwise(hta.layers)}),
             AT_D2,
         ),
         Claim(
@@ -188,7 +181,12 @@ OF_OWN_TOKEN: dict[str, Any] = {
             "in the first three of 12 layers (the first quarter) the own token always contributes most (P at most "
             "0.01)",
             "P = 0",
-            by_hta(own_token_first),
+            by_hta(
+                lambda hta: bounded(
+                    means({f"layer {i}": hta(NOT_OWN, i) for i in range(1, first_quarter(hta.depth) + 1)}, hta.seed),
+                    high=0.01,
+                )
+            ),
             AT_MNLI,
         ),
         Claim(
@@ -196,7 +194,7 @@ OF_OWN_TOKEN: dict[str, Any] = {
             "the own token typically remains the largest contributor (read here as: P is below one half in every "
             "layer)",
             "P at most 0.30",
-            by_hta(own_token_typically_first),
+            by_hta(lambda hta: {f"0.5 - P, layer {i}": below(0.5, hta(NOT_OWN, i)) for i in hta.layers}),
             AT_D2,
         ),
         Claim(
@@ -249,13 +247,6 @@ def figure_both(setup: Setup, tables: list[Table], figure: Any) -> None:
     axes.legend()
 
 
-def mixing_above_error(hta: Hta) -> Mapping[str, Values]:
-    """Behind the first quarter of the layers: in the paper's first three layers P is 0, which is above no error."""
-    errors = Hta(hta.run, ERROR_OF)
-    layers = range(first_quarter(hta.depth) + 1, hta.depth + 1)
-    return {f"P - error, layer {layer}": hta(NOT_OWN, layer) - errors("error", layer) for layer in layers}
-
-
 @evaluation(
     name="id-mixing-and-identity",
     shows="P beside the token identifiability error (section 5.2)",
@@ -277,7 +268,12 @@ def mixing_above_error(hta: Hta) -> Mapping[str, Values]:
             "P is above the token identifiability error in every layer behind the first quarter: 4 to 12 of 12 (the "
             "paper says in every layer, but by its Figure 3b P is 0 in the first three)",
             "0.30 against 1 − 0.93 in layer 12",
-            by_hta(mixing_above_error),
+            by_hta(
+                lambda hta: {
+                    f"P - error, layer {i}": hta(NOT_OWN, i) - Hta(hta.run, ERROR_OF)("error", i)
+                    for i in hta.layers[first_quarter(hta.depth) :]
+                }
+            ),
         ),
     ),
 )
@@ -292,13 +288,8 @@ def mixing_and_identity(setup: Setup, examples: list[Example]) -> Units:
                     lost.append(Record(str(example.id), method, NOT_OWN, float(row.mean()), {"layer": layer}))
             yield f"mixing/{number}", lost
 
-    def errors(layer: int) -> Trial:
-        """The share of tokens of each tested text that g does not identify."""
-
-        def records(found: Identified) -> list[Record]:
-            rows = [(str(examples[text].id), 1 - hits / total) for text, hits, total in found.by_text]
-            return [Record(name, ERROR_OF, "error", error, {"layer": layer}) for name, error in rows]
-
-        return Trial(f"identity/{layer}", Search(states.layer(layer), states.inputs), records)
-
-    yield from trial_units(setup, "linear", "cosine", [errors(i) for i in range(1, setup.model.n_layers + 1)])
+    layers = range(1, setup.model.n_layers + 1)
+    trials = {f"identity/{layer}": (Search(states.layer(layer), states.inputs), {"layer": layer}) for layer in layers}
+    for key, place, (found,) in identified_units(setup, "linear", "cosine", trials):
+        rows = [(str(examples[text].id), 1 - hits / total) for text, hits, total in found.by_text]  # tokens not found
+        yield key, [Record(name, ERROR_OF, "error", error, place) for name, error in rows]

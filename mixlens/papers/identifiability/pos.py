@@ -24,6 +24,7 @@ from .values import (
     IN_FIGURES,
     SEP,
     Hta,
+    Rows,
     almost_equal,
     boxes,
     by_hta,
@@ -78,7 +79,7 @@ def finish_pos(setup: Setup, records: list[Record]) -> list[Table]:
     """The median of own share by part of speech and layer (Figures 26 to 37), P, and the box of each part of speech in
     each layer."""
     own, lost, layers = select(records, OWN), select(records, NOT_OWN), range(1, depth_of(records) + 1)
-    rows: list[tuple[Any, ...]] = []
+    rows = Rows()
     for key, group in by(own, "method", "tag").items():
         rows.append((*key, *(quantile_of(select(group, OWN, layer=i), 0.5, setup.seed) for i in layers)))
     rows.sort(key=lambda row: (setup.methods.index(row[0]), -row[-1].mean if row[-1] else np.inf))
@@ -129,14 +130,14 @@ def first_token_keeps_most(hta: Hta) -> Verdict:
     records = hta.records(OWN, layer=1, tag=CLS)
     if not records:
         return incomparable(f"no token is tagged so: {CLS}")
-    return bounded({f"{CLS}, median of layer 1": quantile_of(records, 0.5, hta.run.setup.seed)}, low=0.4)
+    return bounded({f"{CLS}, median of layer 1": quantile_of(records, 0.5, hta.seed)}, low=0.4)
 
 
 def others_are_mixed(hta: Hta) -> Verdict:
     """The median of every part of speech that has enough tokens."""
     words = {}
     for (tag,), some in by(hta.records(OWN, layer=1), "tag").items():
-        median = quantile_of(some, 0.5, hta.run.setup.seed)
+        median = quantile_of(some, 0.5, hta.seed)
         if tag != CLS and len(some) >= ENOUGH and median is not None:
             words[tag] = bounded({tag: median}, high=0.35).word
     return most(words, against="not below 0.35")
@@ -146,7 +147,7 @@ def separator_like_the_first(hta: Hta) -> Verdict:
     """Layer 2 of 12."""
     layer = of_twelve(2, hta.depth)
     apart = own(hta, layer, [SEP]) - own(hta, layer, [CLS])
-    return almost_equal({f"layer {layer}: [SEP] - [CLS]": apart}, seed=hta.run.setup.seed)
+    return almost_equal({f"layer {layer}: [SEP] - [CLS]": apart}, seed=hta.seed)
 
 
 def specials_fall(hta: Hta) -> Mapping[str, Values]:
@@ -159,16 +160,6 @@ def separator_rises(hta: Hta) -> Mapping[str, Values]:
     """Layer 9 of 12 against the layer before."""
     at = of_twelve(9, hta.depth, least=2)
     return {f"[SEP]: {at} - {at - 1}": own(hta, at, [SEP]) - own(hta, at - 1, [SEP])}
-
-
-def content_words_keep_more(hta: Hta) -> Mapping[str, Values]:
-    """Content words less function words of each text, in every layer from a third of the depth on: 4 to 12 of 12."""
-    layers = range(of_twelve(4, hta.depth), hta.depth + 1)
-    return {f"layer {i}": own(hta, i, CONTENT) - own(hta, i, FUNCTION) for i in layers}
-
-
-def content_words_keep_more_at_last(hta: Hta) -> Mapping[str, Values]:
-    return {f"layer {hta.depth}": own(hta, hta.depth, CONTENT_37) - own(hta, hta.depth, FUNCTION_37)}
 
 
 def widths(hta: Hta, layer: int, tags: Collection[str]) -> Values:
@@ -191,7 +182,7 @@ def content_words_vary_more(hta: Hta) -> Verdict:
     """Layer 8 of 12."""
     layer = of_twelve(8, hta.depth)
     content, function = ({f"width, layer {layer}": widths(hta, layer, tags)} for tags in (CONTENT, FUNCTION))
-    return verdict_between_runs(content, function, seed=hta.run.setup.seed)
+    return verdict_between_runs(content, function, seed=hta.seed)
 
 
 def prepare_pos(setup: Setup) -> None:
@@ -255,7 +246,12 @@ def prepare_pos(setup: Setup) -> None:
             "from layer 4 of 12 to the last nouns, verbs, adjectives and adverbs keep more than words of less meaning "
             "(the tags that Figure 29 names)",
             IN_FIGURES,
-            by_hta(content_words_keep_more),
+            by_hta(
+                lambda hta: {
+                    f"layer {i}": own(hta, i, CONTENT) - own(hta, i, FUNCTION)
+                    for i in range(of_twelve(4, hta.depth), hta.depth + 1)
+                }
+            ),
         ),
         Claim(
             "C.5, Figure 30",
@@ -276,7 +272,9 @@ def prepare_pos(setup: Setup) -> None:
             "in the last layer nouns, verbs, adjectives and adverbs keep more than determiners, prepositions, "
             "pronouns, “to” and symbols (all of these together, in each text)",
             IN_FIGURE,
-            by_hta(content_words_keep_more_at_last),
+            by_hta(
+                lambda hta: {f"layer {hta.depth}": own(hta, hta.depth, CONTENT_37) - own(hta, hta.depth, FUNCTION_37)}
+            ),
         ),
     ),
 )

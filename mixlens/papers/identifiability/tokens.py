@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,21 @@ from ...metrics.token_identity import (
 )
 from ...metrics.token_training import RATES, Training
 from ...model.model import Model
-from ...runs.experiments.claims import Claim, Measured, Published, Rule, Values, Verdict, incomparable, mean_over
+from ...runs.experiments.claims import (
+    Claim,
+    Measured,
+    Published,
+    Rule,
+    Values,
+    Verdict,
+    incomparable,
+    mean_over,
+    positive,
+)
 from ...runs.experiments.experiment import Setup
 from ...runs.experiments.tables import Table, by
 from ...types import Example, Record
-from .values import IN_FIGURE, above_zero, almost_equal, depth_of, evaluation, of_twelve, select
+from .values import IN_FIGURE, Rows, almost_equal, depth_of, evaluation, of_twelve, select
 
 Units = Iterator[tuple[str, list[Record]]]
 # Options of every experiment that trains a g.
@@ -91,30 +101,36 @@ def prepare_kinds(setup: Setup) -> None:
         raise InputError(f"{len(setup.examples)} texts cannot be split to train, stop and test a g. Give at least 7.")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A unit of a run that trains a g, and the records of the rates that come of it: one for each part of the texts."""
-
-    key: str
-    search: Search
-    records: Callable[..., list[Record]]
-
-
-def rate_trial(key: str, search: Search, metric: str, kind: str, distance: str, **place: Any) -> Trial:
-    """A trial of one rate."""
-    return Trial(key, search, lambda found: [record_of(found, kind, metric, distance, **place)])
-
-
-def trial_units(
-    setup: Setup, kind: str, distance: str, trials: Sequence[Trial], parts: Sequence[str] = ("test",)
-) -> Units:
-    """The trials that are not done. A GPU trains their g side by side; elsewhere they are measured one after the
-    other."""
-    left = [one for one in trials if one.key not in setup.done]
+def identified_units(
+    setup: Setup, kind: str, distance: str, trials: Mapping[str, tuple[Search, Any]], parts: Sequence[str] = ("test",)
+) -> Iterator[tuple[str, Any, Sequence[Identified]]]:
+    """(key, what is said of its place, the rate of each part of the texts) of the trials that are not done. A GPU
+    trains their g side by side; elsewhere they are measured one after the other."""
+    left = [(key, *trial) for key, trial in trials.items() if key not in setup.done]
     question: dict[str, Any] = {"kind": kind, "distance": distance, "parts": parts, **training_of(setup)}
-    for some in portions(left, left[0].search.hidden if left else []):
-        for one, rates in zip(some, identified_rates([one.search for one in some], **question), strict=True):
-            yield one.key, one.records(*rates)
+    for some in portions(left, left[0][1].hidden if left else []):
+        found = identified_rates([search for _, search, _ in some], **question)
+        for (key, _, place), rates in zip(some, found, strict=True):
+            yield key, place, rates
+
+
+def rate_units(setup: Setup, kind: str, distance: str, trials: Mapping[str, tuple[Search, dict[str, Any]]]) -> Units:
+    """One rate of each trial, beside whose search stands the metric and the place of its record."""
+    for key, place, (found,) in identified_units(setup, kind, distance, trials):
+        yield key, [record_of(found, kind, distance=distance, **place)]
+
+
+def across_records(
+    setup: Setup, states: States, layers: Sequence[int], trained: Sequence[int], kind: str, distance: str
+) -> list[list[Record]]:
+    """What the g of each trained layer identifies in all layers."""
+    question: dict[str, Any] = {"kind": kind, "distance": distance, "trained": [layers.index(one) for one in trained]}
+    every = [states.layer(layer) for layer in layers]
+    rows = identifiability_across_layers(every, states.inputs, **question, **training_of(setup))
+    return [
+        [record_of(one, kind, "across", distance, layer=n, trained=m) for n, one in zip(layers, row, strict=True)]
+        for m, row in zip(trained, rows, strict=True)
+    ]
 
 
 def portions(left: Sequence[Any], texts: Texts) -> list[Sequence[Any]]:
@@ -141,7 +157,7 @@ def interval_of(record: Record) -> Interval:
 
 def rate_table(name: str, title: str, records: Sequence[Record], fields: Sequence[str]) -> Table:
     """The records of one metric: a row for each group, a column for each layer."""
-    layers, rows = sorted({int(r.info["layer"]) for r in records}), list[tuple[Any, ...]]()
+    layers, rows = sorted({int(r.info["layer"]) for r in records}), Rows()
     for key, group in by(records, *fields).items():
         found = {int(r.info["layer"]): interval_of(r) for r in group}
         rows.append((*key, *map(found.get, layers)))
@@ -155,12 +171,24 @@ def epochs_table(records: Sequence[Record]) -> list[Table]:
     g is also tested on other layers and on its training texts: that is no further training."""
     trained = [r for r in records if r.info.get("epochs") and r.metric not in ("train", "gap")]
     trained = [r for r in trained if r.info.get("trained", r.info["layer"]) == r.info["layer"]]
-    rows: list[tuple[Any, ...]] = []
+    rows = Rows()
     for key, group in by(trained, "method", "distance").items():
         epochs = [n for r in group for n in r.info["epochs"]]
         rows.append((*key, len(epochs), min(epochs), float(np.median(epochs)), max(epochs)))
     columns = ("method", "distance", "trainings", "fewest", "median", "most")
     return [Table("epochs", "Epochs of training", columns, tuple(rows))] if rows else []
+
+
+def finish_rates(
+    name: str, title: str, metrics: Sequence[str], fields: Sequence[str], more: Callable[..., Table] | None = None
+) -> Callable[[Setup, list[Record]], list[Table]]:
+    """The tables of an experiment that trains a g: its rates, what else it has to show, and the epochs."""
+
+    def finish(setup: Setup, records: list[Record]) -> list[Table]:
+        rates = rate_table(name, title, [r for r in records if r.metric in metrics], fields)
+        return [rates, *([more(setup, records)] if more else []), *epochs_table(records)]
+
+    return finish
 
 
 def finish_tokens(setup: Setup, records: list[Record]) -> list[Table]:
@@ -236,7 +264,7 @@ def by_rates(metric: str, *fields: str) -> Callable[..., Rule]:
     """What makes a rule of contrasts of rates (by default: all are above 0). What a contrast compares may be missing:
     it was not run, or its training was cut short."""
 
-    def with_rule(contrasts: Callable[[Rates], Mapping[str, Any]], judged: Callable[..., Verdict] = above_zero) -> Rule:
+    def with_rule(contrasts: Callable[[Rates], Mapping[str, Any]], judged: Callable[..., Verdict] = positive) -> Rule:
         def rule(run: Measured) -> Verdict:
             try:
                 return judged(contrasts(rates_of(run, metric, *fields)), seed=run.setup.seed)
@@ -362,17 +390,14 @@ def token_identities(setup: Setup, examples: list[Example]) -> Units:
     if "chance" not in setup.done:  # 1 / d_s for d_s the mean length of a text (D.1)
         yield "chance", [Record("all", "chance", "chance", len(states.inputs) / sum(map(len, states.inputs)), {})]
     for kind, distance in product(options["kinds"], options["distances"]):
-        trials = []
+        trials = {}
         for layer, offset in product(layers, (0, *options["offsets"])):
-            metric, place = ("neighbour", {"offset": offset}) if offset else ("identified", {})
+            place = {"metric": "identified", "layer": layer}
+            if offset:
+                place |= {"metric": "neighbour", "offset": offset}
             search = Search(states.layer(layer), states.inputs, offset)
-            key = f"{kind}/{distance}/{layer}/{offset}"
-            trials.append(rate_trial(key, search, metric, kind, distance, layer=layer, **place))
-        yield from trial_units(setup, kind, distance, trials)
+            trials[f"{kind}/{distance}/{layer}/{offset}"] = search, place
+        yield from rate_units(setup, kind, distance, trials)
         key = f"{kind}/{distance}/across"
         if options["across"] and kind != "naive" and key not in setup.done:
-            every = [states.layer(number) for number in layers]
-            question: dict[str, Any] = {"kind": kind, "distance": distance, **training_of(setup)}
-            rows = zip(layers, identifiability_across_layers(every, states.inputs, **question), strict=True)
-            cells = [(trained, n, one) for trained, row in rows for n, one in zip(layers, row, strict=True)]
-            yield key, [record_of(one, kind, "across", distance, layer=n, trained=m) for m, n, one in cells]
+            yield key, [*chain.from_iterable(across_records(setup, states, layers, layers, kind, distance))]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...metrics.comparisons import simultaneous
-from ...metrics.intervals import mean_with_interval
+from ...metrics.intervals import Interval, mean_with_interval
 from ...metrics.mixing_stats import BRUNNER
 from ...runs.experiments.claims import (
     DIFFERENT,
@@ -23,7 +23,6 @@ from ...runs.experiments.claims import (
     Verdict,
     bounded,
     incomparable,
-    positive,
 )
 from ...runs.experiments.experiment import Setup, experiment
 from ...types import Record
@@ -32,6 +31,7 @@ DEPTHS = ("first layer", "middle layer", "last layer")
 IN_FIGURE, IN_FIGURES = "in the figure", "in the figures"  # where the paper prints no number
 HTA = "hta"
 CLS, SEP = "[CLS]", "[SEP]"
+Rows = list[tuple[Any, ...]]  # of a table
 evaluation = partial(experiment, paper=BRUNNER, data="agreement", model="agreement")
 
 
@@ -85,6 +85,14 @@ class Hta:
         return depth_of(self.run.records)
 
     @property
+    def seed(self) -> int:
+        return self.run.setup.seed
+
+    @property
+    def layers(self) -> range:
+        return range(1, self.depth + 1)
+
+    @property
     def figure_layers(self) -> list[int]:
         """The layers that the paper's figures have, each once."""
         return list(dict.fromkeys(three_layers(self.depth)))
@@ -115,20 +123,29 @@ def by_hta(told: Callable[[Hta], Mapping[str, Examples] | Verdict], absent: str 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
-above_zero = positive  # the verdict on "each of these is above 0"
+
+def means(values: Mapping[str, Examples], seed: int) -> dict[str, Interval]:
+    """The mean over texts of each."""
+    return {name: mean_with_interval(list(one.values()), seed=seed) for name, one in values.items()}
+
+
+def below(bound: float, values: Examples) -> Values:
+    """How far each lies below a bound."""
+    return Values({text: bound - value for text, value in values.items()})
 
 
 def almost_equal(differences: Mapping[str, Examples], *, margin: float = 0.05, seed: int = 0) -> Verdict:
     """The verdict on "these differences are at most `margin`", from the mean over texts of each."""
     if not all(len(one) > 1 for one in differences.values()):
         return incomparable(TOO_FEW)
-    intervals = {name: mean_with_interval(list(one.values()), seed=seed) for name, one in differences.items()}
-    return bounded(intervals, low=-margin, high=margin)
+    return bounded(means(differences, seed), low=-margin, high=margin)
 
 
 def unequal(differences: Mapping[str, Examples], *, margin: float = 0.01, seed: int = 0) -> Verdict:
     """The verdict on "some of these differences are not 0". It is the other way round if all of them lie within the
     margin."""
+    if not differences:
+        return incomparable("no trained g was run")
     first, *others = differences.values()
     texts = [text for text in first if all(text in one for one in others)]
     if len(texts) < 2:
