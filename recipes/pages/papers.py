@@ -1,8 +1,8 @@
-"""Writes docs/use/papers.md: every table, figure and number in the text of the five papers, with the command that makes it.
+"""Writes docs/use/papers.md: every table, figure and number in the text of the papers, with the command for it.
 
     python -m recipes.pages.papers
 
-The rows come from the plans in mixlens/experiments/plans: edit those, not the page.
+The rows come from the plans in mixlens/papers: edit those, not the page.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from ...scoring.asking import json_or_text
 from ...show.tables import aligned, fitted, listed
 from ..judge.judge import lines
 from .experiment import Experiment, known
-from .plan import PLANS, Plan
-from .reproduction import Reproduction, reproduce
+from .plan import PLANS
+from .reproduction import reproduce
 from .reproduction_page import page, summary
 from .running import run
 
@@ -70,7 +70,12 @@ def help_text(declared: Experiment) -> str:
 def reproduce_text(name: str | None, **question: Any) -> str:
     """What `mixlens reproduce` prints: the verdicts, or without a name the papers there are."""
     if name is None:
-        return "\n".join(map(_plan_line, PLANS.known().values()))
+        told = []
+        for plan in PLANS.known().values():
+            data = ", ".join(dict.fromkeys(step.data for step in plan.steps))
+            told += [f"{plan.name}: {plan.paper}", f"  models: {', '.join(role.name for role in plan.roles)}"]
+            told += [f"  data: {data}", f"  steps: {', '.join(step.name for step in plan.steps)}"]
+        return "\n".join(told)
     folder = None if question.get("out") is None else Path(question["out"])
     if folder is not None and is_there(folder) and not folder.is_dir():
         raise InputError(f"{str(folder)!r} is a file. --out is a folder for the records and the page.")
@@ -81,22 +86,11 @@ def reproduce_text(name: str | None, **question: Any) -> str:
             write(folder / "README.md", page(reproduction).encode())
         except OSError as error:
             raise ResultError(f"the page could not be written to {str(folder)!r}: {error.strerror}.") from error
-    return reproduction_text(reproduction, question.get("out"))
-
-
-def _plan_line(plan: Plan) -> str:
-    roles = ", ".join(role.name for role in plan.roles)
-    data = ", ".join(dict.fromkeys(step.data for step in plan.steps))
-    steps = ", ".join(step.name for step in plan.steps)
-    return f"{plan.name}: {plan.paper}\n  models: {roles}\n  data: {data}\n  steps: {steps}"
-
-
-def reproduction_text(reproduction: Reproduction, out: Any = None) -> str:
-    """The answer first: how many claims have which verdict, then each of them, then what was not made."""
+    # The answer first: how many claims have which verdict, then each of them, then what was not made.
     text = [reproduction.plan.paper, *summary(reproduction)]
     text += [claim_text(*claim[1:]) for claim in reproduction.claims]
     text += [f"not made: {step}: {reason}" for step, reason in reproduction.refusals.items()]
-    return "\n".join([*text, *([] if out is None else ["", f"The page: {out}/README.md"])])
+    return "\n".join([*text, *([] if folder is None else ["", f"The page: {question['out']}/README.md"])])
 
 
 def pairs_of(written: Sequence[str], flag: str) -> dict[str, str]:

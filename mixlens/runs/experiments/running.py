@@ -63,16 +63,21 @@ def run(
     was interrupted or not.
     """
     refuse_unwritable(out)
-    question: dict[str, Any] = {
-        "model": model,
-        "data": data,
-        "n": n,
-        "methods": methods,
-        "seed": seed,
-        "labels": labels,
-    }
-    question |= {"first": first, "leave_out": leave_out, "split": split, "loading": loading, "truncate": truncate}
-    setup = prepared(name, **question, options=options)
+    setup = prepared(
+        name,
+        model=model,
+        data=data,
+        n=n,
+        methods=methods,
+        seed=seed,
+        labels=labels,
+        leave_out=leave_out,
+        options=options,
+        split=split,
+        first=first,
+        loading=loading,
+        truncate=truncate,
+    )
     source = setup.experiment.data if data is None else data
     return run_setup(setup, out=out, source=source, labels=labels, progress=progress)
 
@@ -108,7 +113,12 @@ def run_setup(
                 _record(setup, folder, units, progress)
                 units = folder.read()
             outcome = _outcome(setup, units, folder.place)
-            for name, content in _reports(outcome).items():
+            # The first table is summary.csv, each further one a file of its name.
+            tables = {f"{one.name if i else 'summary'}.csv": one.csv.encode() for i, one in enumerate(outcome.tables)}
+            figures = drawn(outcome) if setup.experiment.figure is not None else {}
+            pictures = {f"figure.{kind}": content for kind, content in figures.items()}
+            files = {**tables, "summary.md": markdown(outcome).encode(), **pictures}
+            for name, content in files.items():
                 folder.still_held()
                 write(folder.place / name, content)
             ended = {"finished": True, "units": len(units), "seconds": outcome.seconds}
@@ -206,15 +216,6 @@ def all_tables(setup: Setup, records: list[Record]) -> list[Table]:
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
-
-
-def _reports(outcome: Outcome) -> dict[str, bytes]:
-    """File name -> content: the first table is summary.csv, each further one a file of its name."""
-    files = {f"{table.name if i else 'summary'}.csv": table.csv.encode() for i, table in enumerate(outcome.tables)}
-    files["summary.md"] = markdown(outcome).encode()
-    if outcome.setup.experiment.figure is not None:
-        files |= {f"figure.{kind}": content for kind, content in drawn(outcome).items()}
-    return files
 
 
 def markdown(outcome: Outcome) -> str:
