@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 TOWARDS = (0, 114, 178)  # Okabe and Ito's blue
 AGAINST = (213, 94, 0)  # and vermillion
@@ -17,7 +18,9 @@ DASHES = ("-", "--", ":", "-.")
 # The design tokens of pages, light. Each hue: ink for text, fill for bars and cells without a number, tint behind text.
 # Blue is for, orange against, violet has no sign.
 TOKENS = (Path(__file__).parent / "page" / "tokens.css").read_text(encoding="utf-8")
-LIGHT = {name: hue for name, hue in re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0])}  # noqa: C416 - a value, not a table that fills
+LIGHT: Mapping[str, str] = MappingProxyType(
+    dict(re.findall(r"--([a-z-]+): (#[0-9A-F]{6})", TOKENS.partition("@media")[0]))
+)
 
 
 def rgb_of(color: str) -> tuple[int, int, int]:

@@ -147,9 +147,10 @@ def _draw_band(axes: Axes, band: Band, x: float, above: float, rows: int, pitch:
         for i, value in enumerate(map(float, band.values[:, j])):
             y = above + i * ROW
             against = hues.signed and value < -0.2 * hues.end
-            colour, crossed = hues.shade(0.0 if np.isnan(value) else value), "////" if against else None
+            colour = hues.shade(0.0 if np.isnan(value) else value)
             cell = Rectangle((here, y), pitch, ROW, facecolor=colour, edgecolor="white", linewidth=0.5)
-            cell.set_hatch("xxxx" if np.isnan(value) else crossed)
+            if against or np.isnan(value):
+                cell.set_hatch("////" if against else "xxxx")
             axes.add_patch(cell)
             if hues.text:  # sentences
                 put(
