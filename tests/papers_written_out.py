@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixlens.types import LayerTrace, Trace
+import mixlens
+from mixlens import types
 
 
 def same_weights(wide: nn.Module, narrow: nn.Module) -> None:
@@ -18,7 +19,7 @@ def same_weights(wide: nn.Module, narrow: nn.Module) -> None:
         assert torch.equal(one.to(other.dtype), other), f"a test has changed {name} of a shared model"
 
 
-def part_vectors(layer: LayerTrace) -> Tensor:
+def part_vectors(layer: types.LayerTrace) -> Tensor:
     """z[i, j] = sum_h a^h_ij W_O^h v^h_j, [query, key, d], asking W_O for one head of one source at a time."""
     attention, value, output = layer.attention, layer.value, layer.parts.output
     heads, n, _ = attention.shape
@@ -46,7 +47,7 @@ def frozen(norm: nn.Module | None, z: Tensor, u: Tensor) -> Tensor:
     return gamma * z / (u.pow(2).mean() + eps).sqrt()
 
 
-def vectors(layer: LayerTrace, stage: str) -> Tensor:
+def vectors(layer: types.LayerTrace, stage: str) -> Tensor:
     """w[i, j] at a stage of the layer: what each source brought, residual and frozen norms included as the stage says."""
     parts, x, a = layer.parts, layer.input, layer.attention_output
     w = part_vectors(layer)
@@ -69,11 +70,11 @@ def vectors(layer: LayerTrace, stage: str) -> Tensor:
     return w
 
 
-def norms(trace: Trace, stage: str) -> Tensor:
+def norms(trace: mixlens.Trace, stage: str) -> Tensor:
     return torch.stack([vectors(layer, stage).norm(dim=-1) for layer in trace.layers])
 
 
-def mixing_ratio(trace: Trace, stage: str) -> Tensor:
+def mixing_ratio(trace: mixlens.Trace, stage: str) -> Tensor:
     """r_i = |sum_{j != i} w_ij| / (that + |w_ii|)"""
     rows = []
     for layer in trace.layers:
@@ -84,7 +85,7 @@ def mixing_ratio(trace: Trace, stage: str) -> Tensor:
     return torch.stack(rows)
 
 
-def alti(trace: Trace, variant: str = "paper") -> Tensor:
+def alti(trace: mixlens.Trace, variant: str = "paper") -> Tensor:
     """C_ij = max(0, |y_i|_1 - |y_i - T_ij|_1), rows sum to 1; y is what the model's own norm puts out.
 
     `released`: sigma of the norm after attention without eps, and 1e-6 added to each coordinate of a difference;
@@ -126,7 +127,7 @@ def cosine(moved: Tensor, still: Tensor) -> Tensor:
 
 
 def value_zeroing(
-    trace: Trace,
+    trace: mixlens.Trace,
     distance: Callable[[Tensor, Tensor], Any] = cosine,
     *,
     standardize: bool = False,
@@ -218,7 +219,7 @@ def without_null_space(a: np.ndarray, t: np.ndarray) -> np.ndarray:
     return a - null @ (null.T @ a)
 
 
-def effective(trace: Trace, variant: str) -> Tensor:
+def effective(trace: mixlens.Trace, variant: str) -> Tensor:
     """Attention without its part in the left null space of T, row by row and head by head; the mean over heads."""
     maps = []
     for layer in trace.layers:
@@ -233,7 +234,7 @@ def effective(trace: Trace, variant: str) -> Tensor:
     return torch.stack(maps)
 
 
-def random(trace: Trace, seed: int = 0) -> Tensor:
+def random(trace: mixlens.Trace, seed: int = 0) -> Tensor:
     """The counter and splitmix64's finaliser in whole numbers of Python, cut to 64 bits after each step."""
     all_bits, n = 2**64 - 1, len(trace)
     made = torch.zeros(len(trace.layers), n, n, dtype=torch.float64)
@@ -248,7 +249,7 @@ def random(trace: Trace, seed: int = 0) -> Tensor:
     return made / made.sum(-1, keepdim=True)
 
 
-def attention_residual(trace: Trace, variant: str) -> Tensor:
+def attention_residual(trace: mixlens.Trace, variant: str) -> Tensor:
     """W_RES: r_i shared out among the others as attention does, 1 - r_i to the token itself; r is GlobEnc's mixing ratio."""
     r, maps = mixing_ratio(trace, "layer"), []
     for index, layer in enumerate(trace.layers):
@@ -268,7 +269,7 @@ def attention_residual(trace: Trace, variant: str) -> Tensor:
 STAGES = {"norm": "attention", "norm_residual": "residual", "norm_residual_ln": "norm", "globenc": "layer"}
 
 
-def scores_of(trace: Trace, name: str, variant: str = "paper") -> Tensor:
+def scores_of(trace: mixlens.Trace, name: str, variant: str = "paper") -> Tensor:
     """The map of a method that scores layer by layer, [layer query key], from a trace in float64."""
     attention = torch.stack([layer.attention.mean(0) for layer in trace.layers])
     eye = torch.eye(len(trace), dtype=attention.dtype)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mixlens
 from mixlens import Attribution, Map
-from mixlens.model.words import group_words
+from mixlens.model import words as word_groups
 from mixlens.scoring import aggregate, conventions
 
 
@@ -292,14 +292,14 @@ def test_words_without_offsets_are_refused() -> None:
 )
 def test_tokens_are_grouped_by_their_characters(text: str, offsets: list[tuple[int, int]], expected: object) -> None:
     tokens = [str(i) for i in range(len(offsets))]
-    assert list(group_words((text, None), offsets, [0] * len(offsets), tokens)) == expected
+    assert list(word_groups.group_words((text, None), offsets, [0] * len(offsets), tokens)) == expected
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 40), max_size=8))
 def test_every_token_is_in_exactly_one_word(text: str, cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(cut for cut in cuts if cut <= len(text))})
     offsets = list(itertools.pairwise(edges))
-    words = group_words((text, None), offsets, [0] * len(offsets), ["x"] * len(offsets))
+    words = word_groups.group_words((text, None), offsets, [0] * len(offsets), ["x"] * len(offsets))
     assert [i for _, places in words for i in places] == list(range(len(offsets)))
 
 

@@ -19,10 +19,10 @@ from test_attributions import tokenizer_of
 from typer.testing import CliRunner
 
 import mixlens
+from mixlens import cli
 from mixlens.base import errors
-from mixlens.base.text import THIN, percent
+from mixlens.base import text as wording
 from mixlens.cli import group
-from mixlens.cli.app import app, main
 from mixlens.scoring import asking, attributions, maps, notices
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
@@ -31,7 +31,7 @@ runner = CliRunner()
 
 
 def run(*arguments: str, columns: int = 120, given: str | None = None) -> str:
-    result = runner.invoke(app, list(arguments), env={"COLUMNS": str(columns)}, input=given)
+    result = runner.invoke(cli.app, list(arguments), env={"COLUMNS": str(columns)}, input=given)
     assert result.exit_code == 0, (result.output, result.exception)
     return result.output
 
@@ -39,7 +39,7 @@ def run(*arguments: str, columns: int = 120, given: str | None = None) -> str:
 def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
     with pytest.raises(SystemExit) as end:
-        main()
+        cli.main()
     assert end.value.code == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
@@ -176,10 +176,10 @@ def test_an_error_that_is_made_of_parts_is_told_too() -> None:
     """The errors of a row are made of file, row and reason: their text can be told in other words, they cannot."""
     from types import SimpleNamespace
 
-    from mixlens.data import RowError
+    from mixlens import data
 
     def failing(ctx: Any) -> None:
-        raise RowError("corpus.csv", 3, "no text: give text_field=.", "line")
+        raise data.RowError("corpus.csv", 3, "no text: give text_field=.", "line")
 
     command = SimpleNamespace(name="judge", params=[SimpleNamespace(name="text_field", opts=["--text-field"])])
     with pytest.raises(mixlens.MixlensError, match=r"corpus\.csv.*give --text-field\."):
@@ -252,7 +252,9 @@ def test_a_map_shows_one_row_alone() -> None:
     made = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").readout("keys", layer=1)
     out = run("map", SENTENCE, "--layer", "2", "--query", "keys", "--no-color")
     for token, score in zip(made.tokens, made.scores.tolist(), strict=True):
-        assert re.search(rf"{re.escape(token)} +{re.escape(percent(score).replace(THIN, ' '))}", out), token
+        assert re.search(rf"{re.escape(token)} +{re.escape(wording.percent(score).replace(wording.THIN, ' '))}", out), (
+            token
+        )
 
 
 def test_names_that_are_printed_can_be_typed(causal: str) -> None:
@@ -361,7 +363,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> 
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
     with pytest.raises(SystemExit) as end:
-        main()
+        cli.main()
     assert not end.value.code
     out.flush()
     return out.buffer.getvalue()  # type: ignore[attr-defined, no-any-return]
@@ -451,9 +453,13 @@ def test_timing_says_what_loading_was() -> None:
 
 
 def test_a_slow_run_has_a_rate() -> None:
-    from mixlens.cli.runs import rate_of
+    from mixlens.cli import runs
 
-    assert [rate_of(80, 1.0), rate_of(10, 4.0), rate_of(2, 9.0)] == ["80 a second", "2.5 a second", "4.5 s each"]
+    assert [runs.rate_of(80, 1.0), runs.rate_of(10, 4.0), runs.rate_of(2, 9.0)] == [
+        "80 a second",
+        "2.5 a second",
+        "4.5 s each",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -837,7 +837,7 @@ def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
 ) -> None:
     from typer.testing import CliRunner
 
-    from mixlens.cli.app import app
+    from mixlens import cli
 
     traced, scored = [], []
     trace, method = mixlens.Model.trace, mixlens.scoring.maps.known()["alti"]
@@ -861,7 +861,7 @@ def test_the_command_traces_the_sentence_once_and_makes_its_map_once(
         "alti",
         dataclasses.replace(method, function=functools.wraps(method.function)(counted_alti)),
     )
-    result = CliRunner().invoke(app, ["explain", "The keys to the cabinet [MASK] rusty.", *options])
+    result = CliRunner().invoke(cli.app, ["explain", "The keys to the cabinet [MASK] rusty.", *options])
     assert result.exit_code == 0, result.output
     assert len(traced) == 1
     assert len(scored) == maps * model.n_layers  # a CPU scores one layer at a time

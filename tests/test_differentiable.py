@@ -104,9 +104,8 @@ def test_a_model_compiled_in_place_gives_the_numbers_of_the_model() -> None:
 
 
 def test_nothing_is_switched_where_nothing_was() -> None:
-    from mixlens.scoring.attributions import differentiable
 
     model = mixlens.load(float32("bert"))
-    with torch.no_grad(), differentiable([model]):
+    with torch.no_grad(), attributions.differentiable([model]):
         assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import mixlens
-from mixlens.base.words import sentences_of, words_in
+from mixlens.base import words as wording
 from mixlens.scoring import head_maps
 
 TEXT = "One two three. Four five six."
@@ -170,11 +170,11 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     words = tuple((surface, (place,)) for place, surface in enumerate(surfaces))
     scores = torch.eye(len(surfaces))[None, None]
     heads = mixlens.HeadMaps(scores, tuple(surfaces), "attention", {"text": text}, (False,) * len(surfaces), words)
-    found = words_in(heads)
+    found = wording.words_in(heads)
     assert "".join(word.before + word.text for word in found) == text
     made = [
         "".join(found[place].before + found[place].text for place in sentence).strip()
-        for sentence in sentences_of(found)
+        for sentence in wording.sentences_of(found)
     ]
     assert made == sentences
 
@@ -186,6 +186,6 @@ def test_a_pair_is_two_sentences_and_marks_are_in_none() -> None:
     heads = mixlens.HeadMaps(
         torch.eye(7)[None, None], tokens, "attention", {"text": "Who came", "pair": "Bob came"}, special, words
     )
-    found = words_in(heads)
+    found = wording.words_in(heads)
     assert [word.source for word in found] == [-1, 0, 0, -1, 1, 1, -1]
-    assert sentences_of(found) == [[1, 2], [4, 5]]
+    assert wording.sentences_of(found) == [[1, 2], [4, 5]]

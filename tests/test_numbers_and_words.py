@@ -16,7 +16,6 @@ import torch
 import mixlens
 from mixlens.base import text as wording
 from mixlens.base import words as sentences
-from mixlens.base.words import Word, words_in
 from mixlens.scoring import aggregate, completeness, notices, registry, removal
 
 NAN = math.nan
@@ -136,33 +135,33 @@ def test_words_stand_where_the_text_has_them() -> None:
         info={"text": "  It rains ?", "pair": "\nSo, it"},
     )
     assert sentences.words_in(made) == [
-        Word("[CLS]", "", (0,), -1, True),
-        Word("It", "  ", (1,), 0, False),
-        Word("rains", " ", (2, 3), 0, False),
-        Word("?", " ", (4,), 0, False),
-        Word("[SEP]", "", (5,), -1, True),
-        Word("So", "\n", (6,), 1, False),
-        Word("it", ", ", (7,), 1, False),
+        sentences.Word("[CLS]", "", (0,), -1, True),
+        sentences.Word("It", "  ", (1,), 0, False),
+        sentences.Word("rains", " ", (2, 3), 0, False),
+        sentences.Word("?", " ", (4,), 0, False),
+        sentences.Word("[SEP]", "", (5,), -1, True),
+        sentences.Word("So", "\n", (6,), 1, False),
+        sentences.Word("it", ", ", (7,), 1, False),
     ]
 
 
 def test_words_that_the_text_does_not_have() -> None:
     made = result_of(tokens=("a", "zz", "b", "a"), info={"text": "a b", "pair": None})
     assert sentences.words_in(made) == [
-        Word("a", "", (0,), 0, False),
-        Word("zz", " ", (1,), 0, False),
-        Word("b", " ", (2,), 0, False),
-        Word("a", " ", (3,), 0, False),
+        sentences.Word("a", "", (0,), 0, False),
+        sentences.Word("zz", " ", (1,), 0, False),
+        sentences.Word("b", " ", (2,), 0, False),
+        sentences.Word("a", " ", (3,), 0, False),
     ]
     paired = result_of(tokens=("x", "y", "y"), info={"text": "x", "pair": "y"})
     assert [(word.source, word.before) for word in sentences.words_in(paired)] == [(0, ""), (1, ""), (1, " ")]
     half = result_of(tokens=("<s>", "ab"), special=(True, False), words=(("<s>ab", (0, 1)),), info={})
-    assert sentences.words_in(half) == [Word("<s>ab", " ", (0, 1), 0, False)]
+    assert sentences.words_in(half) == [sentences.Word("<s>ab", " ", (0, 1), 0, False)]
 
 
 def split(text: str, *, special: tuple[int, ...] = ()) -> list[str]:
     """Sentences of a text whose words have a space before them unless they begin with "_"; "|" is a new paragraph."""
-    words: list[Word] = []
+    words: list[sentences.Word] = []
     before = ""
     for number, part in enumerate(text.split(" ")):
         lead = "" if not words or part.startswith("_") else " "
@@ -171,7 +170,9 @@ def split(text: str, *, special: tuple[int, ...] = ()) -> list[str]:
             continue
         place = (number,)
         words.append(
-            Word(part.removeprefix("_"), before or lead, place, -1 if number in special else 0, number in special)
+            sentences.Word(
+                part.removeprefix("_"), before or lead, place, -1 if number in special else 0, number in special
+            )
         )
         before = ""
     return [
@@ -215,7 +216,9 @@ def test_sentences_end_where_marks_end_them(text: str, expected: list[str]) -> N
 
 def test_one_line_break_begins_nothing_and_another_text_does() -> None:
     def numbers(*words: tuple[str, str, int]) -> list[list[int]]:
-        return sentences.sentences_of([Word(text, before, (0,), source, source < 0) for text, before, source in words])
+        return sentences.sentences_of(
+            [sentences.Word(text, before, (0,), source, source < 0) for text, before, source in words]
+        )
 
     assert numbers(("A", "", 0), ("b", "\n", 0)) == [[0, 1]]
     assert numbers(("A", "", 0), ("b", "\n\n", 0)) == [[0], [1]]
@@ -231,14 +234,14 @@ def test_a_sentence_that_is_taken_out_is_a_sentence_that_is_shown() -> None:
     """One definition: neither "Dr." nor dots before a small letter end a sentence."""
     text = "Dr. Smith made it. The plot was dull ... but he liked it."
     trace = mixlens.load("sentiment").trace(text)
-    words = words_in(trace)
+    words = sentences.words_in(trace)
     shown = [[i for number in numbers for i in words[number].tokens] for numbers in sentences.sentences_of(words)]
     assert [list(unit) for unit in removal.units_of(trace, "sentence", ())] == shown
     assert len(shown) == 2
 
 
 def test_marks() -> None:
-    told = {text: Word(text, "", (0,), 0, False).mark for text in (".", "?!", "$", "", "a", "3", "a.", "☺")}
+    told = {text: sentences.Word(text, "", (0,), 0, False).mark for text in (".", "?!", "$", "", "a", "3", "a.", "☺")}
     assert told == {".": True, "?!": True, "$": True, "": False, "a": False, "3": False, "a.": False, "☺": False}
 
 

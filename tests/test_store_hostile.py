@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import mixlens
-from mixlens.cli.app import main
+from mixlens import cli
 
 
 def facts(kind: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -44,9 +44,9 @@ def written(place: Path, told: Any, tensors: dict[str, torch.Tensor]) -> Path:
 
 def seen(result: mixlens.Map | mixlens.Attribution, folder: Path) -> None:
     """Every way to look at it."""
-    from mixlens.show.text import rendered, view
+    from mixlens.show import text
 
-    rendered(view(result))
+    text.rendered(text.view(result))
     result._repr_html_()
     ways = [lambda: mixlens.report(result, folder / "x.html"), result.by_word]
     ways += [result.to_latex, lambda: result.top(2)] if isinstance(result, mixlens.Attribution) else [result.rollout]
@@ -188,7 +188,7 @@ def test_the_command_says_it_in_one_line(
     place = written(tmp_path / "x.safetensors", {**told, "tokens": ["a", "b", "c"]}, tensors)
     monkeypatch.setattr(sys, "argv", ["mixlens", "report", "--from", str(place), "-o", str(tmp_path / "x.html")])
     with pytest.raises(SystemExit) as ended:
-        main()
+        cli.main()
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("mixlens: 'x.safetensors' is not a mixlens result")

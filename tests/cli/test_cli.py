@@ -16,14 +16,14 @@ import torch
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.cli.app import app, main
+from mixlens import cli
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 runner = CliRunner()
 
 
 def run(*arguments: str) -> str:
-    result = runner.invoke(app, list(arguments), env={"COLUMNS": "120"})
+    result = runner.invoke(cli.app, list(arguments), env={"COLUMNS": "120"})
     assert result.exit_code == 0, (result.output, result.exception)
     return result.output
 
@@ -31,7 +31,7 @@ def run(*arguments: str) -> str:
 def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
     with pytest.raises(SystemExit) as end:
-        main()
+        cli.main()
     assert end.value.code == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
@@ -172,12 +172,12 @@ def test_check_shows_the_gaps_of_a_model_that_fails(
 ) -> None:
     from dataclasses import replace
 
-    from mixlens.model.families import BERT
+    from mixlens.model import families
 
-    monkeypatch.setattr("mixlens.model.loading.find", lambda config: replace(BERT, norm_after_mlp=None))
+    monkeypatch.setattr("mixlens.model.loading.find", lambda config: replace(families.BERT, norm_after_mlp=None))
     monkeypatch.setattr(sys, "argv", ["mixlens", "check", "agreement"])
     with pytest.raises(SystemExit) as end:
-        main()
+        cli.main()
     told = capsys.readouterr()
     assert end.value.code == 2
     assert "FAILS" in told.out

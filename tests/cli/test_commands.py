@@ -18,11 +18,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from mixlens.base.errors import InputError, MixlensError, ModelError, ResultError
+import mixlens
+from mixlens import cli
+from mixlens.base import errors
 from mixlens.cli import explain as explaining
 from mixlens.cli import group, options, pages, runs, waiting
-from mixlens.cli.app import app
-from mixlens.runs.corpus.running import Run
+from mixlens.runs.corpus import running
 
 LOADED = {"task": None, "device": None, "dtype": None, "trust_remote_code": False}
 LOADING = [
@@ -55,14 +56,14 @@ class Recorder:
 
 
 def invoked(*words: str) -> Any:
-    result = runner.invoke(app, list(words), env={"COLUMNS": "120"})
+    result = runner.invoke(cli.app, list(words), env={"COLUMNS": "120"})
     assert result.exit_code == 0, (result.output, result.exception)
     return result
 
 
 def refused(*words: str) -> str:
-    result = runner.invoke(app, list(words))
-    assert isinstance(result.exception, MixlensError), (result.output, result.exception)
+    result = runner.invoke(cli.app, list(words))
+    assert isinstance(result.exception, mixlens.MixlensError), (result.output, result.exception)
     return str(result.exception)
 
 
@@ -70,7 +71,7 @@ def refused(*words: str) -> str:
 
 
 def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Recorder(Run(Path("o"), 3, 0, 2, 4.0))
+    record = Recorder(running.Run(Path("o"), 3, 0, 2, 4.0))
     monkeypatch.setattr("mixlens.runs.corpus.run", record)
     assert invoked("run", "data.csv", "--out", "o").stdout == "3 rows in o/shards (2 done now, 2.0 s each)\n"
     usual = {
@@ -184,15 +185,15 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("done", "told"),
     [
-        (Run(Path("o"), 2, 0, 0, 1.0), "2 rows in o/shards (0 done now)\n"),
-        (Run(Path("o"), 0, 0, 0, 1.0), "0 rows in o/shards (0 done now)\n"),
+        (running.Run(Path("o"), 2, 0, 0, 1.0), "2 rows in o/shards (0 done now)\n"),
+        (running.Run(Path("o"), 0, 0, 0, 1.0), "0 rows in o/shards (0 done now)\n"),
         (
-            Run(Path("o"), 2, 5, 7, 3.5),
+            running.Run(Path("o"), 2, 5, 7, 3.5),
             "2 rows in o/shards (7 done now, 2.0 a second)\n5 rows could not be explained: o/errors.jsonl says why\n",
         ),
     ],
 )
-def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: Run, told: str) -> None:
+def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: running.Run, told: str) -> None:
     monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(done))
     assert invoked("run", "d", "--out", "o").stdout == told
     made = json.loads(invoked("run", "d", "--out", "o", "--json").stdout)
@@ -207,9 +208,9 @@ def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: Run, told: str
 
 
 def test_a_run_without_a_row_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(Run(Path("o"), 0, 1, 1, 1.0)))
+    monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(running.Run(Path("o"), 0, 1, 1, 1.0)))
     assert refused("run", "d", "--out", "o") == "no row could be explained: 'o/errors.jsonl' says why."
-    result = runner.invoke(app, ["run", "d", "--out", "o", "--json"])
+    result = runner.invoke(cli.app, ["run", "d", "--out", "o", "--json"])
     assert json.loads(result.stdout)["errors"] == 1
     assert str(result.exception) == "no row could be explained: 'o/errors.jsonl' says why."
 
@@ -219,15 +220,15 @@ def test_a_run_that_is_stopped_and_one_that_warns(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mixlens.runs.corpus.run", stopped)
-    result = runner.invoke(app, ["run", "d", "--out", "o"])
+    result = runner.invoke(cli.app, ["run", "d", "--out", "o"])
     assert (result.exit_code, result.stderr) == (
         130,
         "mixlens: stopped. What is in o is safe: the same command goes on.\n",
     )
 
-    def warns(*_: Any, **__: Any) -> Run:
+    def warns(*_: Any, **__: Any) -> running.Run:
         warnings.warn("row \x1b was left out", stacklevel=2)
-        return Run(Path("o"), 1, 0, 1, 0.01)
+        return running.Run(Path("o"), 1, 0, 1, 0.01)
 
     monkeypatch.setattr("mixlens.runs.corpus.run", warns)
     with warnings.catch_warnings():
@@ -260,9 +261,9 @@ def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoked("summarize", "o", "--top", "1", "--classes", "2", "--least-rows", "3", "--json").stdout == "{}\n"
     given = [{"top": 8, "classes": 8, "least_rows": 5}, {"top": 1, "classes": 2, "least_rows": 3}]
     assert record.calls == [((Path("o"),), each) for each in given]
-    assert runner.invoke(app, ["summarize", "o", "--least-rows", "0"]).exit_code == 2
-    assert runner.invoke(app, ["summarize", "o", "--top", "0"]).exit_code == 2
-    assert runner.invoke(app, ["summarize", "o", "--classes", "0"]).exit_code == 2
+    assert runner.invoke(cli.app, ["summarize", "o", "--least-rows", "0"]).exit_code == 2
+    assert runner.invoke(cli.app, ["summarize", "o", "--top", "0"]).exit_code == 2
+    assert runner.invoke(cli.app, ["summarize", "o", "--classes", "0"]).exit_code == 2
 
 
 # --- judge, experiment, reproduce -------------------------------------------------------------------------------------
@@ -554,7 +555,7 @@ def test_serve(monkeypatch: pytest.MonkeyPatch) -> None:
         ["--queue", "0"],
         ["--time-limit", "0.05"],
     ):
-        assert runner.invoke(app, ["serve", *words]).exit_code == 2
+        assert runner.invoke(cli.app, ["serve", *words]).exit_code == 2
     assert len(record.calls) == 2
 
 
@@ -751,9 +752,9 @@ def test_what_is_handed_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options.LoadOptions().load("m").proof == "proven"
     assert options.LoadOptions(device_map="auto").arguments()["device_map"] == "auto"
     for written in ("0", "=1", "0=1,", "a="):
-        with pytest.raises(InputError, match=r"^--max-memory is device=size with commas between them"):
+        with pytest.raises(errors.InputError, match=r"^--max-memory is device=size with commas between them"):
             options.LoadOptions(max_memory=written).arguments()
-    with pytest.raises(InputError) as told:
+    with pytest.raises(errors.InputError) as told:
         options.LoadOptions(device_map="{x").arguments()
     assert str(told.value) == """--device-map is a word or JSON as {"module": device}, not '{x'."""
 
@@ -762,7 +763,7 @@ def test_layers_are_counted_from_one() -> None:
     lens = SimpleNamespace(n_layers=3, name="m")
     assert [options.layer_index(lens, layer) for layer in (1, 3, -1, -3)] == [0, 2, -1, -3]
     for layer in (0, 4, -4):
-        with pytest.raises(InputError) as told:
+        with pytest.raises(errors.InputError) as told:
             options.layer_index(lens, layer)
         assert str(told.value) == f"layer {layer} does not exist: 'm' has layers 1 to 3, or -1 for the last."
     assert options.input_of("a", None, None) == "a"
@@ -798,7 +799,7 @@ def test_the_flag_of_methods() -> None:
 
 
 def test_an_error_keeps_its_kind() -> None:
-    class OwnError(InputError):
+    class OwnError(errors.InputError):
         pass
 
     command = SimpleNamespace(
@@ -807,16 +808,16 @@ def test_an_error_keeps_its_kind() -> None:
     )
     ctx = SimpleNamespace(params={"method": None, "methods": ["x"]})
     for kind, raised in (
-        (InputError, InputError),
-        (ModelError, ModelError),
-        (ResultError, ResultError),
-        (OwnError, MixlensError),
+        (errors.InputError, errors.InputError),
+        (errors.ModelError, errors.ModelError),
+        (errors.ResultError, errors.ResultError),
+        (OwnError, mixlens.MixlensError),
     ):
 
         def fails(_: Any, kind: Any = kind) -> None:
             raise kind("query=X and text=Y")
 
-        with pytest.raises(MixlensError) as told:
+        with pytest.raises(mixlens.MixlensError) as told:
             group.with_its_words(command, fails)(ctx)
         assert (type(told.value), str(told.value)) == (raised, "--query X and text=Y")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from mixlens.cli.app import app
+from mixlens import cli
 
 
 def completed(words: str) -> list[str]:
     """What the Tab key offers in bash after these words; the last of them is being written."""
     count = len(words.split(" ")) - 1
     asked = {"_MIXLENS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    return CliRunner().invoke(app, [], prog_name="mixlens", env=asked).stdout.split()
+    return CliRunner().invoke(cli.app, [], prog_name="mixlens", env=asked).stdout.split()
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,17 @@ import pytest
 from test_cli import SENTENCE, refuse, run
 
 import mixlens
-from mixlens.show.text import rendered, view
-from mixlens.types import HeadMaps
+from mixlens.show import text
 
 
 @pytest.fixture(scope="module")
-def heads() -> HeadMaps:
+def heads() -> mixlens.HeadMaps:
     made = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "attention", head="all")
-    assert isinstance(made, HeadMaps)
+    assert isinstance(made, mixlens.HeadMaps)
     return made
 
 
-def test_all_heads_are_a_table_of_what_each_does_most(heads: HeadMaps) -> None:
+def test_all_heads_are_a_table_of_what_each_does_most(heads: mixlens.HeadMaps) -> None:
     out = run("map", SENTENCE, "--method", "attention", "--head", "all", "--layer", "2", "--no-color")
     assert "method attention · after layer 2" in out
     lines = re.findall(r"head (\d)  (.+?)  +(\d[\d.]*) %", out)
@@ -31,7 +30,7 @@ def test_all_heads_are_a_table_of_what_each_does_most(heads: HeadMaps) -> None:
     assert out.count("←") == 1 + len(roles)  # in the line that says what it means, and once for each head
 
 
-def test_one_head_counts_from_one(heads: HeadMaps, tmp_path: Path) -> None:
+def test_one_head_counts_from_one(heads: mixlens.HeadMaps, tmp_path: Path) -> None:
     place = tmp_path / "head.safetensors"
     printed = run("map", SENTENCE, "--method", "norm", "--head", "3", "--json", "--save", str(place))
     told = json.loads(printed.splitlines()[0])  # the line below it, on stderr, names the file
@@ -58,7 +57,7 @@ def test_wrong_heads_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch
     )
 
 
-def test_a_figure_and_a_notebook_name_the_heads(heads: HeadMaps, tmp_path: Path) -> None:
+def test_a_figure_and_a_notebook_name_the_heads(heads: mixlens.HeadMaps, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     place = tmp_path / "heads.svg"
     run("plot", SENTENCE, "--method", "attention", "--kind", "heads", "--layer", "2", "-o", str(place))
@@ -72,6 +71,6 @@ def test_a_figure_and_a_notebook_name_the_heads(heads: HeadMaps, tmp_path: Path)
         heads.plot(kind="matrix")
 
 
-def test_the_view_fits_a_narrow_terminal(heads: HeadMaps) -> None:
+def test_the_view_fits_a_narrow_terminal(heads: mixlens.HeadMaps) -> None:
     for width in (40, 80):
-        assert all(len(line) <= width for line in rendered(view(heads), width=width).splitlines())
+        assert all(len(line) <= width for line in text.rendered(text.view(heads), width=width).splitlines())

@@ -14,10 +14,9 @@ import torch
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.base.errors import InputError, MixlensError
+from mixlens import cli
+from mixlens.base import errors
 from mixlens.cli import waiting
-from mixlens.cli.app import app
-from mixlens.types import Attribution
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(*arguments: str) -> Any:
-    ran = CliRunner().invoke(app, list(arguments))
+    ran = CliRunner().invoke(cli.app, list(arguments))
     assert ran.exit_code == 0, (ran.output, ran.exception)
     return ran
 
@@ -61,7 +60,9 @@ def test_a_file_is_written_with_its_notes() -> None:
 
 @pytest.mark.parametrize("end", [".json", ".safetensors"])
 def test_a_saved_result_has_no_path_of_this_machine(end: str, here: Path) -> None:
-    made = Attribution(torch.tensor([0.5]), ("a",), "alti", {"model": str(here / "models" / "mine"), "text": "a"})
+    made = mixlens.Attribution(
+        torch.tensor([0.5]), ("a",), "alti", {"model": str(here / "models" / "mine"), "text": "a"}
+    )
     made.save(f"x{end}")
     assert str(here).encode() not in Path(f"x{end}").read_bytes()
     assert mixlens.load_result(f"x{end}").info["model"] == "mine"
@@ -83,12 +84,12 @@ def test_a_plain_terminal_has_no_spinner(name: str, value: str, monkeypatch: pyt
 
 def test_the_only_row_that_fails_says_why() -> None:
     Path("x.jsonl").write_text(json.dumps({"text": "  "}) + "\n")
-    ran = CliRunner().invoke(app, ["run", "x.jsonl", "-m", "sentiment", "-o", "out"])
+    ran = CliRunner().invoke(cli.app, ["run", "x.jsonl", "-m", "sentiment", "-o", "out"])
     assert str(ran.exception) == "no row could be explained: field 'text' is empty."
 
 
 def test_no_row_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^data holds no row\."):
+    with pytest.raises(errors.InputError, match=r"^data holds no row\."):
         mixlens.run([], out="out")
     assert not Path("out").exists()
 
@@ -105,13 +106,13 @@ def test_what_is_of_another_kind_is_refused_in_words() -> None:
         "a text is a string, not bytes": lambda: model.why(b"x"),  # type: ignore[arg-type]
     }
     for words, call in calls.items():
-        with pytest.raises(MixlensError, match=words):
+        with pytest.raises(mixlens.MixlensError, match=words):
             call()
 
 
 @pytest.mark.parametrize("score", [float("inf"), float("nan"), -float("inf")])
 def test_a_score_that_is_no_number_is_shown(score: float, capsys: pytest.CaptureFixture[str]) -> None:
-    made = Attribution(torch.tensor([0.5, score]), ("a", "b"), "alti", {"model": "m"})
+    made = mixlens.Attribution(torch.tensor([0.5, score]), ("a", "b"), "alti", {"model": "m"})
     made.show()
     replace(made, info={"model": "m", "target": "x", "score": "logit"}).show(color=False)
     assert str(score) in capsys.readouterr().out

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import mixlens
-from mixlens.base.errors import InputError, TokenLimitError
-from mixlens.base.files import refuse_foreign
-from mixlens.cli.generation import Writing
+from mixlens.base import errors, files
+from mixlens.cli import generation
 
 TOLD = "{!r} is there already and is no result of mixlens. Give another name, or write over it: --force (force=True)."
 LONG = "Shorten or split it"
@@ -33,15 +32,15 @@ LONG = "Shorten or split it"
 def test_a_file_of_somebody_else_stays(name: str, content: bytes, tmp_path: Path) -> None:
     place = tmp_path / name
     place.write_bytes(content)
-    with pytest.raises(InputError) as told:
-        refuse_foreign(place, force=False)
+    with pytest.raises(errors.InputError) as told:
+        files.refuse_foreign(place, force=False)
     assert str(told.value) == TOLD.format(str(place))
-    refuse_foreign(place, force=True)
-    refuse_foreign(None, force=False)
+    files.refuse_foreign(place, force=True)
+    files.refuse_foreign(None, force=False)
     place.write_bytes(b"")
-    refuse_foreign(place, force=False)  # an empty file holds nothing
+    files.refuse_foreign(place, force=False)  # an empty file holds nothing
     place.unlink()
-    refuse_foreign(place, force=False)
+    files.refuse_foreign(place, force=False)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".safetensors"])
@@ -51,15 +50,15 @@ def test_results_may_be_written_again(suffix: str, tmp_path: Path) -> None:
     for number, result in enumerate([made, made.readout(0), mixlens.mix(trace, "attention", head="all")]):
         place = tmp_path / f"{number}{suffix}"
         result.save(place)
-        refuse_foreign(place, force=False)
+        files.refuse_foreign(place, force=False)
 
 
 def test_the_table_and_the_json_of_an_answer_may_be_written_again(tmp_path: Path) -> None:
     answer = mixlens.load("sentiment").why("A dull film.", methods=["grad_x_input"], draws=1)
     answer.to_csv(tmp_path / "x.csv")
     (tmp_path / "x.json").write_text(answer.to_json())
-    refuse_foreign(tmp_path / "x.csv", force=False)
-    refuse_foreign(tmp_path / "x.json", force=False)
+    files.refuse_foreign(tmp_path / "x.csv", force=False)
+    files.refuse_foreign(tmp_path / "x.json", force=False)
 
 
 def test_python_keeps_a_file_of_somebody_else_too(tmp_path: Path) -> None:
@@ -72,7 +71,7 @@ def test_python_keeps_a_file_of_somebody_else_too(tmp_path: Path) -> None:
     ):
         place = tmp_path / name
         place.write_text("mine")
-        with pytest.raises(InputError) as told:
+        with pytest.raises(errors.InputError) as told:
             write(place)
         assert str(told.value) == TOLD.format(str(place))
         assert place.read_text() == "mine"
@@ -82,22 +81,24 @@ def test_python_keeps_a_file_of_somebody_else_too(tmp_path: Path) -> None:
 
 
 def test_options_that_a_written_text_does_not_know_are_refused() -> None:
-    written, not_written = (Writing(count, None, False, False, None) for count in (3, None))
-    with pytest.raises(InputError, match=r"^a written text is shown word by word: leave --words and --top out\.$"):
+    written, not_written = (generation.Writing(count, None, False, False, None) for count in (3, None))
+    with pytest.raises(
+        errors.InputError, match=r"^a written text is shown word by word: leave --words and --top out\.$"
+    ):
         written.refuse_idle({"--words": True, "--other": False, "--top": True})
     written.refuse_idle({"--words": False})
     not_written.refuse_idle({"--words": True})
-    Writing(3, None, False, True, None).refuse_idle({"--words": True})  # --each has a strip for each token
+    generation.Writing(3, None, False, True, None).refuse_idle({"--words": True})  # --each has a strip for each token
 
 
 def test_a_long_text_is_refused_with_the_option_that_cuts_it() -> None:
     model = mixlens.load("sentiment")
-    with pytest.raises(TokenLimitError, match=rf"{LONG}, or let it be cut: --truncate \(truncate=True\)\.$"):
+    with pytest.raises(errors.TokenLimitError, match=rf"{LONG}, or let it be cut: --truncate \(truncate=True\)\.$"):
         model.why("good " * 200)
-    with pytest.raises(TokenLimitError, match=rf"{LONG}\.$"):
+    with pytest.raises(errors.TokenLimitError, match=rf"{LONG}\.$"):
         model.trace("good " * 200)
 
 
 def test_a_result_may_begin_with_an_empty_line(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(b'\n  {"kind": "map"}')
-    refuse_foreign(tmp_path / "x.json", force=False)
+    files.refuse_foreign(tmp_path / "x.json", force=False)

@@ -13,7 +13,6 @@ import pytest
 from test_cli import refuse
 
 import mixlens
-from mixlens.base.errors import MixlensError
 
 REVIEW = "A long and winding film. " * 12
 FULL = Path("/dev/full")
@@ -101,7 +100,7 @@ def test_a_run_that_may_not_be_read_is_told(name: str, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Path, "open", refused)
     for call in (lambda: mixlens.summarize(out), lambda: mixlens.report(out, tmp_path / "x.html")):
-        with pytest.raises(MixlensError, match=r"may not be looked at or read \(Permission denied\)"):
+        with pytest.raises(mixlens.MixlensError, match=r"may not be looked at or read \(Permission denied\)"):
             call()
 
 

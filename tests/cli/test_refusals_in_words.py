@@ -10,9 +10,8 @@ import pytest
 from test_cli import SENTENCE, refuse
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.cli.generation import Writing
-from mixlens.runs.corpus import run as run_corpus
+from mixlens.base import errors
+from mixlens.cli import generation
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def test_a_target_that_no_method_takes_names_the_methods(
 
 
 def test_a_dataset_knows_its_fields(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave text_field=, pair_field= and ids_field= out"):
-        run_corpus("sentiment", model="sentiment", out=tmp_path / "out", limit=1, text_field="a")
+    with pytest.raises(errors.InputError, match="leave text_field=, pair_field= and ids_field= out"):
+        mixlens.run("sentiment", model="sentiment", out=tmp_path / "out", limit=1, text_field="a")
 
 
 def test_a_map_is_asked_for_a_token_of_the_text(
@@ -132,7 +131,7 @@ def test_a_text_beside_saved_results_is_refused_in_one_line(
 
 def test_a_report_of_no_text_is_refused(tmp_path: Path) -> None:
     for preset in (None, "flow", "why"):
-        with pytest.raises(InputError, match=r"^texts= is empty: give one text or more\.$"):
+        with pytest.raises(errors.InputError, match=r"^texts= is empty: give one text or more\.$"):
             mixlens.report(mixlens.load("agreement"), tmp_path / "x.html", texts=[], preset=preset)
 
 
@@ -143,9 +142,9 @@ def test_leaving_out_is_shown_or_refused(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_what_leaving_out_does_is_refused_beside_the_picture_that_was_asked_for() -> None:
-    writing = Writing(generate=2, continuation=None, leave_out=True, each=False, page=None)
+    writing = generation.Writing(generate=2, continuation=None, leave_out=True, each=False, page=None)
     pictures = {"--each": False, "--json": True, "--latex": True}
-    with pytest.raises(InputError, match=r"^--json shows scores alone"):
+    with pytest.raises(errors.InputError, match=r"^--json shows scores alone"):
         writing.refuse_effects(None, pictures)
     assert writing.refuse_effects(None, dict.fromkeys(pictures, False)) is None
     assert writing.refuse_effects(Path("x.json"), pictures) is None

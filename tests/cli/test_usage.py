@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from mixlens.cli.app import app
+from mixlens import cli
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from mixlens.cli.app import app
     ],
 )
 def test_one_line_says_what_is_wrong(arguments: list[str], parts: list[str]) -> None:
-    ran = CliRunner().invoke(app, arguments, prog_name="mixlens")
+    ran = CliRunner().invoke(cli.app, arguments, prog_name="mixlens")
     assert ran.exit_code == 2
     lines = ran.stderr.splitlines()
     assert len(lines) == 1, lines
@@ -37,23 +37,23 @@ def test_one_line_says_what_is_wrong(arguments: list[str], parts: list[str]) -> 
 
 
 def test_the_help_of_why_says_how_an_answer_under_half_is_counted() -> None:
-    told = CliRunner().invoke(app, ["why", "--help"], prog_name="mixlens").stdout
+    told = CliRunner().invoke(cli.app, ["why", "--help"], prog_name="mixlens").stdout
     assert "An answer of less than 50 % counts as if it had 50 %" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("option", ["--generate", "--continuation"])
 def test_a_figure_of_a_written_text_is_drawn_elsewhere(option: str) -> None:
-    ran = CliRunner().invoke(app, ["plot", "Once", option, "3"], prog_name="mixlens")
+    ran = CliRunner().invoke(cli.app, ["plot", "Once", option, "3"], prog_name="mixlens")
     assert ran.stderr.startswith(f"mixlens: no such option: {option}")
     assert ran.stderr.endswith(
         ". A written text is drawn by `mixlens explain TEXT --generate N -o FILE.html` (a page), in Python by "
         "model.explain(TEXT, generate=N).plot().save(FILE). See mixlens plot --help.\n"
     )
-    other = CliRunner().invoke(app, ["check", option, "3"], prog_name="mixlens")
+    other = CliRunner().invoke(cli.app, ["check", option, "3"], prog_name="mixlens")
     assert "written text" not in other.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["why", "-h"], []])
 def test_help_is_as_long_as_it_was(arguments: list[str]) -> None:
-    ran = CliRunner().invoke(app, arguments, prog_name="mixlens")
+    ran = CliRunner().invoke(cli.app, arguments, prog_name="mixlens")
     assert len((ran.stdout + ran.stderr).splitlines()) > 10

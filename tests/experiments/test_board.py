@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixlens
 from mixlens import metrics
-from mixlens.base.errors import InputError
+from mixlens.base import errors
 from mixlens.metrics import agreement, comparisons, intervals
 from mixlens.runs import experiments
 from mixlens.runs.judge import ask, board, judge, say
-from mixlens.types import Example, Record
 
 NAN = math.nan
 N = 8
@@ -201,22 +201,24 @@ LABELLED = SimpleNamespace(task="masked-lm", name="tiny")
 
 def setup_of(n: int, methods: Any = (), metrics: Any = ("aopc",), **options: Any) -> Any:
     used = experiments.known()["judge"]
-    examples = tuple(Example("a text", id=str(i)) for i in range(n))
+    examples = tuple(mixlens.Example("a text", id=str(i)) for i in range(n))
     asked = {**used.options, "metrics": list(metrics), **options}
     return experiments.Setup(used, (LABELLED,), examples, tuple(methods), asked, seed=3)  # type: ignore[arg-type]
 
 
-def records_of(method: str, metric: str, values: Any, **info: Any) -> list[Record]:
+def records_of(method: str, metric: str, values: Any, **info: Any) -> list[mixlens.Record]:
     return [
-        Record(str(i), method, metric, float(value), {key: one[i] for key, one in info.items()})
+        mixlens.Record(str(i), method, metric, float(value), {key: one[i] for key, one in info.items()})
         for i, value in enumerate(values)
     ]
 
 
-def run_of(rows: dict[str, Any], metrics: Any = ("aopc",), twin: Any = None, **info: Any) -> tuple[Any, list[Record]]:
+def run_of(
+    rows: dict[str, Any], metrics: Any = ("aopc",), twin: Any = None, **info: Any
+) -> tuple[Any, list[mixlens.Record]]:
     """Methods with the same values by every metric (lodds turned round), and random scores of spread 1."""
     n = len(next(iter(rows.values())))
-    setup, records = setup_of(n, [*rows, *(twin or {})], metrics), list[Record]()
+    setup, records = setup_of(n, [*rows, *(twin or {})], metrics), list[mixlens.Record]()
     for metric in metrics:
         sign = ask.parse_metric(metric).sign
         for method, row in {**rows, "random": rows.get("random", np.zeros(n))}.items():
@@ -580,8 +582,10 @@ def test_a_summary_in_lines() -> None:
 
 
 def test_seconds_and_rankings() -> None:
-    records = [Record(str(i), "a", metric, 0.0, {"seconds": 1.0 + i}) for i in range(2) for metric in ("x", "y")]
-    records += [Record("0", "c", "x", 0.0, {"seconds": 4.0}), Record("0", "d", "x", 0.0)]
+    records = [
+        mixlens.Record(str(i), "a", metric, 0.0, {"seconds": 1.0 + i}) for i in range(2) for metric in ("x", "y")
+    ]
+    records += [mixlens.Record("0", "c", "x", 0.0, {"seconds": 4.0}), mixlens.Record("0", "d", "x", 0.0)]
     ranked = table_of(("rank", "method"), (1, "a = b"), (2, "c"))
     outcome = experiments.Outcome(setup_of(2), records, [ranked], None, 0.0)
     assert judge.seconds(outcome) == {"a": 1.5, "c": 4.0}
@@ -621,15 +625,18 @@ def test_metrics_as_written() -> None:
             r"a method is a name, a function of a trace, or a dict .* and scores, not 3\.$",
         ),
         (
-            lambda: ask.scorers_of({"x": [[1]]}, [Example("a")] * 3),
+            lambda: ask.scorers_of({"x": [[1]]}, [mixlens.Example("a")] * 3),
             "'x' has the scores of 1, and there are 3 texts. Give",
         ),
         (lambda: ask.scorers_of({"x": 3}, []), "'x' has the scores of no list, and there are 0 texts"),
-        (lambda: ask.scorers_of({"x": [1, 2]}, [Example("a")] * 2), "'x': the text 'a' is there twice, so its scores"),
+        (
+            lambda: ask.scorers_of({"x": [1, 2]}, [mixlens.Example("a")] * 2),
+            "'x': the text 'a' is there twice, so its scores",
+        ),
     ],
 )
 def test_what_is_asked_and_cannot_be(call: Any, told: str) -> None:
-    with pytest.raises(InputError, match=f"^{told}"):
+    with pytest.raises(errors.InputError, match=f"^{told}"):
         call()
 
 
@@ -648,7 +655,7 @@ def test_methods_as_asked_for() -> None:
 
 
 def test_scores_that_were_made_elsewhere() -> None:
-    examples = [Example("a"), Example("a", pair="b"), Example("c")]
+    examples = [mixlens.Example("a"), mixlens.Example("a", pair="b"), mixlens.Example("c")]
     made = ask.scorers_of({"x": [[1], [2], [3]], "f": mine}, examples)
     assert made["f"] is mine
     traces: Any = [SimpleNamespace(text=text, pair=pair) for text, pair in (("a", "b"), ("c", None), ("a", None))]

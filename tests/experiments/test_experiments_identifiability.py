@@ -18,20 +18,20 @@ import torch
 import mixlens
 import mixlens.runs.experiments.prepare
 import mixlens.runs.experiments.running
-from mixlens.base.errors import InputError
-from mixlens.metrics import Interval, token_identity, token_training
-from mixlens.metrics.raw_and_effective import token_types
-from mixlens.metrics.token_identity import input_vectors
+from mixlens import metrics
+from mixlens.base import errors as refusals
+from mixlens.metrics import raw_and_effective, token_identity, token_training
 from mixlens.papers.identifiability import context, mixing, pos, tokens, values
 from mixlens.papers.identifiability import main as paper
-from mixlens.runs.experiments import Outcome, Setup, known, run
-from mixlens.runs.experiments.claims import Claim, Measured
-from mixlens.runs.experiments.plan import PLANS
-from mixlens.types import Example, Map, Record
+from mixlens.runs import experiments
+from mixlens.runs.experiments import claims
+from mixlens.runs.experiments import plan as plans
 
 pytest.importorskip("scipy")
 SPANS = ((0, 3, "DET"), (4, 8, "NOUN"), (9, 13, "VERB"))
-TAGGED = Example("the keys rust", id="t", info={"pos": SPANS, "penn": ((0, 3, "DT"), (4, 8, "NNS"), (9, 13, "VBP"))})
+TAGGED = mixlens.Example(
+    "the keys rust", id="t", info={"pos": SPANS, "penn": ((0, 3, "DT"), (4, 8, "NNS"), (9, 13, "VBP"))}
+)
 QUICK: dict[str, Any] = {"folds": 1, "epochs": 2}
 CHEAP = ("alti",)
 ESTIMATED = "hta:probes=2"
@@ -43,23 +43,23 @@ def model() -> Any:
     return mixlens.load("agreement")
 
 
-def setup_of(name: str, **options: Any) -> Setup:
-    used = known()[name]
-    return Setup(used, (), (), used.methods, {**used.options, **options})
+def setup_of(name: str, **options: Any) -> experiments.Setup:
+    used = experiments.known()[name]
+    return experiments.Setup(used, (), (), used.methods, {**used.options, **options})
 
 
-def made_map(scores: Any, **info: Any) -> Map:
+def made_map(scores: Any, **info: Any) -> mixlens.Map:
     values = torch.as_tensor(scores, dtype=torch.float64)
     special = (True, *(False for _ in range(values.shape[-1] - 2)), True)
-    return Map(values, tuple("abcdefg"[: values.shape[-1]]), "made", info, special)
+    return mixlens.Map(values, tuple("abcdefg"[: values.shape[-1]]), "made", info, special)
 
 
-def word_of(claim: Claim, records: Sequence[Record], name: str) -> str:
+def word_of(claim: claims.Claim, records: Sequence[mixlens.Record], name: str) -> str:
     return claim.check(setup_of(name), list(records), []).word
 
 
-def claim_of(name: str, start: str) -> Claim:
-    (found,) = [claim for claim in known()[name].claims if claim.says.startswith(start)]
+def claim_of(name: str, start: str) -> claims.Claim:
+    (found,) = [claim for claim in experiments.known()[name].claims if claim.says.startswith(start)]
     return found
 
 
@@ -70,33 +70,33 @@ def noise(text: int) -> float:
 # --- claims, each on records that say it and on records that say the opposite -----------------------------------------
 
 
-def record(text: Any, metric: str, value: float, method: str = "hta", **info: Any) -> Record:
-    return Record(str(text), method, metric, value, info)
+def record(text: Any, metric: str, value: float, method: str = "hta", **info: Any) -> mixlens.Record:
+    return mixlens.Record(str(text), method, metric, value, info)
 
 
-def effective(text: int, metric: str, value: float, n: int) -> Record:
+def effective(text: int, metric: str, value: float, n: int) -> mixlens.Record:
     return record(text, metric, value, "effective_attention", n=n, width=64)
 
 
-def lengths(sign: int) -> list[Record]:
+def lengths(sign: int) -> list[mixlens.Record]:
     """Short texts with a correlation of 1, longer ones with one that falls with length; or the opposite."""
     short = [effective(n, "pearson pooled", 1.0 if sign > 0 else 0.9, n) for n in (10, 20, 30)]
     longer = range(70, 128, 5)
     return short + [effective(n, "pearson pooled", 1 - sign * 0.005 * (n - 64) + noise(n), n) for n in longer]
 
 
-def cuts(sign: int) -> list[Record]:
+def cuts(sign: int) -> list[mixlens.Record]:
     """Texts that are cut twice: each is compared with itself."""
     both = [(text, n) for text in range(6) for n in (80, 128)]
     return [effective(text, "pearson pooled", -sign * n / 1000 + noise(text * n), n) for text, n in both]
 
 
-def null_spaces(sign: int) -> list[Record]:
+def null_spaces(sign: int) -> list[mixlens.Record]:
     both = [(text, n) for text in range(6) for n in (32, 80, 128)]
     return [effective(t, "null dimension", max(0, sign * (n - 64) + 64 * (sign < 0)) + t, n) for t, n in both]
 
 
-def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
+def attention_by_type(sign: int, left: float = 0.3) -> list[mixlens.Record]:
     """Twelve layers as the paper sees them: raw peaks early, in the middle and deep, a part of them left in effective
     attention; or neither."""
     peaks = {"[CLS]": range(1, 5), "[SEP]": range(5, 9), "period or comma": range(9, 13)}
@@ -112,13 +112,13 @@ def attention_by_type(sign: int, left: float = 0.3) -> list[Record]:
     return records
 
 
-def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> Record:
+def rate(kind: str, metric: str, distance: str, value: float, **info: Any) -> mixlens.Record:
     """A rate with eight texts around a value."""
     by_text = [[text, round(1000 * (value + noise(text + len(kind)))), 1000] for text in range(8)]
     return record("all", metric, value, kind, distance=distance, by_text=by_text, low=None, high=None, **info)
 
 
-def identified(sign: int) -> list[Record]:
+def identified(sign: int) -> list[mixlens.Record]:
     """Twelve layers: naive falls behind layer 4, linear stays high, cosine above L2; or everything the other way
     round."""
     records = []
@@ -131,7 +131,7 @@ def identified(sign: int) -> list[Record]:
     return records
 
 
-def across(sign: int) -> list[Record]:
+def across(sign: int) -> list[mixlens.Record]:
     """The g of layer t in layer l: worse for later layers, not for earlier ones; or the opposite."""
     records = []
     for kind, d, layer, t in product(("linear", "mlp"), ("cosine", "l2"), range(1, 13), (1, 6, 11, 12)):
@@ -141,7 +141,7 @@ def across(sign: int) -> list[Record]:
     return records
 
 
-def neighbour(sign: int) -> list[Record]:
+def neighbour(sign: int) -> list[mixlens.Record]:
     """Own token above neighbours, near above far, early above late, previous above next; or the opposite."""
     records = []
     for layer, o in product(range(1, 5), range(-3, 4)):
@@ -150,7 +150,7 @@ def neighbour(sign: int) -> list[Record]:
     return records
 
 
-def step(sign: int) -> list[Record]:
+def step(sign: int) -> list[mixlens.Record]:
     """Cosine above L2, early above late layers; tuning lowers L2 in the last layer; or the opposite."""
     records = []
     for layer, model_ in product(range(1, 13), (0, 1)):
@@ -160,7 +160,7 @@ def step(sign: int) -> list[Record]:
     return records
 
 
-def sizes(sign: int) -> list[Record]:
+def sizes(sign: int) -> list[mixlens.Record]:
     values_ = {0.5: 0.74, 0.8: 0.80, 0.9: 0.81, 1.0: 0.82} if sign > 0 else {0.5: 0.74, 0.8: 0.75, 0.9: 0.76, 1.0: 0.85}
     records = [rate("mlp", "size", "l2", value, layer=11, share=share) for share, value in values_.items()]
     for kind, layer in product(("linear", "mlp"), (1, 2, 3)):
@@ -168,7 +168,7 @@ def sizes(sign: int) -> list[Record]:
     return records
 
 
-def shares(sign: int) -> list[Record]:
+def shares(sign: int) -> list[mixlens.Record]:
     """Twelve layers of own shares that fall from 0.3, P that rises from 0 behind layer 3; or the opposite."""
     records = []
     for text, layer in product(range(8), range(1, 13)):
@@ -181,7 +181,7 @@ def shares(sign: int) -> list[Record]:
     return records
 
 
-def distances(sign: int) -> list[Record]:
+def distances(sign: int) -> list[mixlens.Record]:
     """Near context early, far context late, nearest most, [CLS] beside [SEP], the second sentence; or the opposite."""
     records = []
     for text, layer in product(range(8), range(1, 13)):
@@ -204,7 +204,7 @@ def distances(sign: int) -> list[Record]:
     return records
 
 
-def tagged(sign: int) -> list[Record]:
+def tagged(sign: int) -> list[mixlens.Record]:
     """Six layers: [CLS] and [SEP] alike in the first, lower in the second, [SEP] higher from the fourth on; or the
     opposite.
 
@@ -246,7 +246,7 @@ OF_TYPES = ("raw attention to", "by effective", "most of raw")
 )
 def test_claims(name: str, records: Any, starts: Any) -> None:
     """Said, the opposite said, and nothing measured."""
-    judged = [claim for claim in known()[name].claims if claim.says.startswith(starts)]
+    judged = [claim for claim in experiments.known()[name].claims if claim.says.startswith(starts)]
     assert len(judged) >= len(starts)
     for claim in judged:
         assert word_of(claim, records(1), name) == "same", claim.says
@@ -256,8 +256,8 @@ def test_claims(name: str, records: Any, starts: Any) -> None:
 
 @pytest.mark.parametrize(("name", "records"), [("id-mixing", shares), ("id-context", distances), ("id-pos", tagged)])
 def test_claims_about_hta_are_about_hta(name: str, records: Any) -> None:
-    for claim in known()[name].claims:
-        other = Setup(known()[name], (), (), ("alti",), known()[name].options)
+    for claim in experiments.known()[name].claims:
+        other = experiments.Setup(experiments.known()[name], (), (), ("alti",), experiments.known()[name].options)
         assert claim.check(other, records(1), []).text == "not comparable (hta was not run)"
 
 
@@ -276,7 +276,7 @@ def test_the_null_space_of_one_cut_or_of_one_text_is_not_judged() -> None:
         assert word_of(claim_of(name, start), few, name) == "not comparable"
 
 
-def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
+def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[mixlens.Record]:
     """What eight texts have in each layer."""
     places = product(range(8), enumerate(curve, 1))
     return [record(text, metric, value + noise(text) / 9, layer=i, group=group) for text, (i, value) in places]
@@ -285,7 +285,7 @@ def in_layers(metric: str, group: str, curve: Sequence[float]) -> list[Record]:
 def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
     """And the rates that the paper prints: a model of 4 layers has its last two where the paper's 11 and 12 are."""
     asked: dict[str, Any] = {"kinds": ("linear",), "distances": ("cosine",), **QUICK}
-    outcome = run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
+    outcome = experiments.run("id-across-layers", model=model, data="agreement", n=8, progress=False, **asked)
     cells = {(r.info["trained"], r.info["layer"]): r.value for r in outcome.records}
     assert set(cells) == set(product((1, 2, 3, 4), repeat=2))
     states, question = tokens.states_of(model, outcome.setup.examples, "sum"), tokens.training_of(outcome.setup)
@@ -304,7 +304,7 @@ def test_a_g_of_one_layer_on_all_layers(model: Any) -> None:
 
 
 def test_short_texts_lose_nothing_and_have_no_types(model: Any) -> None:
-    outcome = run("id-effective-attention", model=model, data="agreement", n=2, progress=False)
+    outcome = experiments.run("id-effective-attention", model=model, data="agreement", n=2, progress=False)
     found = {r.metric: r.value for r in outcome.records if r.example == outcome.records[0].example and "n" in r.info}
     assert found["null dimension"] == 0  # fewer tokens than a head is wide
     assert found["pearson pooled"] == pytest.approx(1.0)
@@ -314,12 +314,12 @@ def test_short_texts_lose_nothing_and_have_no_types(model: Any) -> None:
 
 
 def test_a_long_text_has_attention_that_its_output_cannot_tell(model: Any) -> None:
-    outcome = run("id-effective-attention", model=model, data=[Example(LONG)], progress=False)
+    outcome = experiments.run("id-effective-attention", model=model, data=[mixlens.Example(LONG)], progress=False)
     found = {r.metric: r.value for r in outcome.records if "n" in r.info}
     trace = model.trace(LONG)
     assert found["null dimension"] == len(trace) - model.hf_model.config.hidden_size // 4  # heads of 24
     assert found["pearson pooled"] < 0.999
-    types, columns = token_types(trace), {}
+    types, columns = raw_and_effective.token_types(trace), {}
     for name in set(types):
         columns[name] = [j for j, one in enumerate(types) if one == name]
     for r in outcome.records:
@@ -341,15 +341,17 @@ def test_a_long_text_has_attention_that_its_output_cannot_tell(model: Any) -> No
 
 
 def test_a_text_is_cut_to_whole_words(model: Any) -> None:
-    example = Example(LONG, id="x")
+    example = mixlens.Example(LONG, id="x")
     for tokens_ in (6, 20, 33):
         cut = paper.shortened(example, model, tokens_)
         n = len(model.encode(cut).tokens)
-        more = Example(" ".join(LONG.split()[: len(cut.text.split()) + 1]))
+        more = mixlens.Example(" ".join(LONG.split()[: len(cut.text.split()) + 1]))
         assert n <= tokens_ < len(model.encode(more).tokens)
         assert LONG.startswith(cut.text)
     assert paper.shortened(example, model, 500) is example
-    outcome = run("id-effective-attention", model=model, data=[example], progress=False, cuts=(12, 40, 90, 91))
+    outcome = experiments.run(
+        "id-effective-attention", model=model, data=[example], progress=False, cuts=(12, 40, 90, 91)
+    )
     lengths = [r.info["n"] for r in outcome.records if r.metric == "pearson pooled"]
     assert lengths == sorted(set(lengths))
     assert len(lengths) == 3  # the whole text is measured once
@@ -358,7 +360,8 @@ def test_a_text_is_cut_to_whole_words(model: Any) -> None:
 def test_lengths_fall_into_their_classes() -> None:
     info = {"width": 64}
     records = [
-        Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n, **info}) for n in (3, 15, 16, 40)
+        mixlens.Record(str(n), "effective_attention", "pearson pooled", n / 100, {"n": n, **info})
+        for n in (3, 15, 16, 40)
     ]
     length, _, points, _ = paper.finish_effective(setup_of("id-effective-attention"), records)
     assert [(row[2], row[3].mean) for row in length.rows] == [
@@ -390,11 +393,11 @@ def test_what_is_gone_from_effective_attention_was_in_raw_attention(start: str) 
 def test_naive_identification_is_the_nearest_input_of_the_text(model: Any) -> None:
     texts = mixlens.runs.experiments.prepare.examples_of("agreement", n=3, seed=0)
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("cosine",), "layers": (0, 3), "offsets": (1,)}
-    outcome = run("id-token-identifiability", model=model, data=texts, progress=False, **asked)
+    outcome = experiments.run("id-token-identifiability", model=model, data=texts, progress=False, **asked)
     hits, total = [], []
     for text in texts:
         trace = model.trace(text)
-        inputs = input_vectors(trace, embedding="sum").double()
+        inputs = token_identity.input_vectors(trace, embedding="sum").double()
         near = [torch.nn.functional.cosine_similarity(state[None], inputs) for state in trace.hidden_states[3].double()]
         hits.append(sum(int(one[i] == one.max()) for i, one in enumerate(near)))
         total.append(len(near))
@@ -420,15 +423,15 @@ def test_tables_of_identified_tokens() -> None:
         "epochs": [30, 10],
         "by_text": [],
     }
-    one = Record("all", "linear", "identified", 0.2, {**told, "layer": 2})
-    other = Record("all", "linear", "identified", 0.5, {**told, "layer": 0, "low": None, "high": None})
-    across = Record("all", "linear", "across", 0.4, {**told, "layer": 2, "trained": 0})
+    one = mixlens.Record("all", "linear", "identified", 0.2, {**told, "layer": 2})
+    other = mixlens.Record("all", "linear", "identified", 0.5, {**told, "layer": 0, "low": None, "high": None})
+    across = mixlens.Record("all", "linear", "across", 0.4, {**told, "layer": 2, "trained": 0})
     first, second, last, _, epochs = tokens.finish_tokens(setup_of("id-token-identifiability"), [one, other, across])
     assert first.columns == ("method", "distance", "layer 0", "layer 2")
-    assert first.rows[0][3] == Interval(0.2, 0.1, 0.3, 5, 0.2)
+    assert first.rows[0][3] == metrics.Interval(0.2, 0.1, 0.3, 5, 0.2)
     assert math.isnan(first.rows[0][2].low)
-    assert second.rows == (("linear", "l2", 0, Interval(0.4, 0.1, 0.3, 5, 0.2)),)
-    assert last.rows == (("linear, l2", Interval(0.2, 0.1, 0.3, 5, 0.2)),)
+    assert second.rows == (("linear", "l2", 0, metrics.Interval(0.4, 0.1, 0.3, 5, 0.2)),)
+    assert last.rows == (("linear, l2", metrics.Interval(0.2, 0.1, 0.3, 5, 0.2)),)
     assert epochs.rows == (("linear", "l2", 4, 10, 20.0, 30),)  # the g on another layer is no other training
 
 
@@ -445,7 +448,7 @@ def test_training_stopped_and_continued_is_the_same(
         **QUICK,
     }
     given: dict[str, Any] = {"model": model, "data": "agreement", "n": 8, "progress": False, **asked}
-    whole = run("id-token-identifiability", out=tmp_path / "whole", **given)
+    whole = experiments.run("id-token-identifiability", out=tmp_path / "whole", **given)
     real, seen = tokens.identified_rates, []
 
     def stopping(*args: Any, **options: Any) -> Any:
@@ -456,9 +459,9 @@ def test_training_stopped_and_continued_is_the_same(
 
     monkeypatch.setattr(tokens, "identified_rates", stopping)
     with pytest.raises(KeyboardInterrupt):
-        run("id-token-identifiability", out=tmp_path / "stopped", **given)
+        experiments.run("id-token-identifiability", out=tmp_path / "stopped", **given)
     seen.extend(["-"] * 4)
-    again = run("id-token-identifiability", out=tmp_path / "stopped", **given)
+    again = experiments.run("id-token-identifiability", out=tmp_path / "stopped", **given)
     assert seen.count("naive") == 2  # not measured again
     assert [table.csv for table in again.tables] == [table.csv for table in whole.tables]
 
@@ -489,7 +492,7 @@ def test_g_that_are_trained_side_by_side_give_the_same_tables(
         **options,
         **QUICK,
     }
-    alone = run(name, **asked)
+    alone = experiments.run(name, **asked)
     sizes: list[int] = []
     real = token_training.best_fits
 
@@ -499,7 +502,7 @@ def test_g_that_are_trained_side_by_side_give_the_same_tables(
 
     monkeypatch.setattr(token_identity, "best_fits", counted)
     monkeypatch.setattr(token_identity.fast, "trained_at_once", lambda device, size: 100)
-    together = run(name, **asked)
+    together = experiments.run(name, **asked)
     assert max(sizes) > 1
     assert [(r.method, r.metric, r.info.get("layer"), r.info.get("offset")) for r in together.records] == [
         (r.method, r.metric, r.info.get("layer"), r.info.get("offset")) for r in alone.records
@@ -522,19 +525,20 @@ def test_the_paper_has_no_limit_of_epochs_and_the_search_uses_its_rates() -> Non
 
 
 def test_the_rate_that_serves_the_validation_texts_best_is_used() -> None:
-    from mixlens.metrics.token_training import Training, best_fit, fit
 
     x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     sides = (x[:40], 2 * x[:40]), (x[40:], 2 * x[40:])
-    training = Training(batch=20, epochs=5, rates=(1e-6, 1e-1, 1e-5))
-    best = best_fit(*sides, kind="linear", distance="l2", training=training, seed=0)
+    training = token_training.Training(batch=20, epochs=5, rates=(1e-6, 1e-1, 1e-5))
+    best = token_training.best_fit(*sides, kind="linear", distance="l2", training=training, seed=0)
     assert (best.rate, best.epochs) == (1e-1, 5)
     torch.manual_seed(0)
-    alone = fit(*sides, kind="linear", distance="l2", training=Training(rate=1e-1, batch=20, epochs=5))
+    alone = token_training.fit(
+        *sides, kind="linear", distance="l2", training=token_training.Training(rate=1e-1, batch=20, epochs=5)
+    )
     assert best.loss == alone.loss
 
 
-def naive(curve: Sequence[float]) -> list[Record]:
+def naive(curve: Sequence[float]) -> list[mixlens.Record]:
     return [
         rate("naive", "identified", d, value, layer=layer)
         for d in ("cosine", "l2")
@@ -582,7 +586,7 @@ def test_a_run_without_a_kind_says_what_was_not_run() -> None:
 
 def test_train_and_test_texts_by_hand(model: Any) -> None:
     asked: dict[str, Any] = {"kinds": ("linear",), "layers": (2,), "shares": (0.5, 1.0), **QUICK}
-    outcome = run("id-generalization", model=model, data="agreement", n=10, progress=False, **asked)
+    outcome = experiments.run("id-generalization", model=model, data="agreement", n=10, progress=False, **asked)
     found = {r.metric: r for r in outcome.records if r.metric != "size"}
     order = np.random.default_rng(0).permutation(10).tolist()
     assert [row[0] for row in found["train"].info["by_text"]] == sorted(order[:7])
@@ -597,7 +601,7 @@ def test_train_and_test_texts_by_hand(model: Any) -> None:
 
 def test_neighbours_are_those_of_the_metric(model: Any) -> None:
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("l2",), "layers": (2,), "offsets": (-1, 0, 2)}
-    outcome = run("id-neighbours", model=model, data="agreement", n=3, progress=False, **asked)
+    outcome = experiments.run("id-neighbours", model=model, data="agreement", n=3, progress=False, **asked)
     states = tokens.states_of(model, outcome.setup.examples, "sum")
     for r in outcome.records:
         offset, hits, total = r.info["offset"], 0, 0
@@ -612,7 +616,7 @@ def test_neighbours_are_those_of_the_metric(model: Any) -> None:
 def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
     asked: dict[str, Any] = {"kinds": ("naive",), "distances": ("l2",)}
     other = mixlens.load("sentiment")
-    outcome = run(
+    outcome = experiments.run(
         "id-hidden-to-hidden", model=[model, other], data=["the old keys", "the dog"], progress=False, **asked
     )
     for r in outcome.records:
@@ -620,7 +624,11 @@ def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
         for example in outcome.setup.examples:
             trace = (model, other)[r.info["model"]].trace(example)
             states = trace.hidden_states
-            before = input_vectors(trace, embedding="sum") if r.info["layer"] == 1 else states[r.info["layer"] - 1]
+            before = (
+                token_identity.input_vectors(trace, embedding="sum")
+                if r.info["layer"] == 1
+                else states[r.info["layer"] - 1]
+            )
             far = torch.cdist(
                 states[r.info["layer"]].double(), before.double(), compute_mode="donot_use_mm_for_euclid_dist"
             )
@@ -629,7 +637,7 @@ def test_from_one_layer_to_the_next_of_two_models(model: Any) -> None:
     assert {row[0] for row in outcome.tables[0].rows} == {"1: agreement", "2: sentiment"}
 
 
-def with_rate(record: Record, value: float) -> Record:
+def with_rate(record: mixlens.Record, value: float) -> mixlens.Record:
     return replace(record, info={**record.info, "by_text": rate("linear", "", "", value).info["by_text"]})
 
 
@@ -669,7 +677,9 @@ def test_tuning_that_moves_all_layers_alike_moves_the_last_no_more() -> None:
 
 
 def test_own_token(model: Any) -> None:
-    outcome = run("id-mixing", model=model, data="agreement", n=2, methods=(ESTIMATED, *CHEAP), progress=False)
+    outcome = experiments.run(
+        "id-mixing", model=model, data="agreement", n=2, methods=(ESTIMATED, *CHEAP), progress=False
+    )
     (example,) = outcome.setup.examples[:1]
     scores = mixlens.mix(model.trace(example), "alti").rollout().scores.double()
     rows = scores / scores.sum(-1, keepdim=True)
@@ -705,7 +715,9 @@ def test_p_is_judged_behind_the_first_quarter() -> None:
 
 
 def test_mixing_and_identity_of_the_same_texts(model: Any) -> None:
-    outcome = run("id-mixing-and-identity", model=model, data="agreement", n=8, methods=CHEAP, progress=False, **QUICK)
+    outcome = experiments.run(
+        "id-mixing-and-identity", model=model, data="agreement", n=8, methods=CHEAP, progress=False, **QUICK
+    )
     lost = {r.example: r.value for r in outcome.records if r.metric == "not own top" and r.info["layer"] == 4}
     for example in outcome.setup.examples[:2]:
         scores = mixlens.mix(model.trace(example), "alti").rollout()
@@ -729,17 +741,17 @@ def test_neighbours_by_hand() -> None:
 
 def test_a_text_without_such_a_place_has_no_record() -> None:
     found = context.layer_records(
-        Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3])
+        mixlens.Example("x", id="e"), "m", "distance", "11+", np.array([[np.nan, 1.0, 3.0], [np.nan] * 3])
     )
-    assert found == [Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+", "count": 2})]
-    assert context.layer_records(Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
+    assert found == [mixlens.Record("e", "m", "distance", 2.0, {"layer": 1, "group": "11+", "count": 2})]
+    assert context.layer_records(mixlens.Example("x", id="e"), "m", "neighbour", "+3", np.zeros((1, 0))) == []
     assert context.NAMES == ("1", "2", "3", "4-5", "6-10", "11+")
 
 
 def test_context_written_out(model: Any) -> None:
     """Figures 4a and 4b, token by token: means within groups, over all tokens, then over the layers; totals by
     place."""
-    outcome = run("id-context", model=model, data="agreement", n=3, methods=CHEAP, progress=False)
+    outcome = experiments.run("id-context", model=model, data="agreement", n=3, methods=CHEAP, progress=False)
     maps = [mixlens.mix(model.trace(e), "alti").rollout().scores.double().numpy() for e in outcome.setup.examples]
     tables = {table.name: table for table in outcome.tables}
     for row in tables["distance"].rows:
@@ -762,8 +774,8 @@ def test_context_written_out(model: Any) -> None:
 
 
 def test_what_the_first_token_takes(model: Any) -> None:
-    pair = Example("the keys", "the dogs are old", id="p")
-    outcome = run("id-context", model=model, data=[pair], methods=CHEAP, progress=False, around=3)
+    pair = mixlens.Example("the keys", "the dogs are old", id="p")
+    outcome = experiments.run("id-context", model=model, data=[pair], methods=CHEAP, progress=False, around=3)
     trace = model.trace(pair)
     row = mixlens.mix(trace, "alti").rollout().scores[-1, 0].double()
     row, middle = row / row.sum(), trace.tokens.index("[SEP]")
@@ -779,7 +791,7 @@ def test_what_the_first_token_takes(model: Any) -> None:
 
 def test_one_pass_gives_both(model: Any) -> None:
     given: dict[str, Any] = {"model": model, "data": "agreement", "n": 2, "methods": CHEAP, "progress": False}
-    both, own, around = (run(name, **given) for name in ("id-contributions", "id-mixing", "id-context"))
+    both, own, around = (experiments.run(name, **given) for name in ("id-contributions", "id-mixing", "id-context"))
     files = {table.name: table.csv for table in both.tables}
     for table in (*own.tables, *around.tables):
         assert table.name == "claims" or files[table.name] == table.csv
@@ -847,10 +859,10 @@ def test_the_share_of_the_near_places_is_of_all_that_comes_from_others() -> None
     others."""
     places = [("neighbour", "-1", 0.1, 10), ("neighbour", "+1", 0.2, 5)]
 
-    def records(whole: float) -> list[Record]:
+    def records(whole: float) -> list[mixlens.Record]:
         every = [*places, ("context", "all", whole, 10)]
         return [
-            Record(str(t), "hta", metric, value + noise(t) / 99, {"layer": 1, "group": group, "count": count})
+            mixlens.Record(str(t), "hta", metric, value + noise(t) / 99, {"layer": 1, "group": group, "count": count})
             for t in range(8)
             for metric, group, value, count in every
         ]
@@ -865,7 +877,7 @@ def test_the_share_of_the_near_places_is_of_all_that_comes_from_others() -> None
 def test_far_context_of_two_data_sets_is_compared() -> None:
     def outcome(sign: int, method: str = "hta:probes=2") -> Any:
         turned = [replace(r, method=method) for r in distances(sign)]
-        return Outcome(replace(setup_of("id-context"), methods=(method,)), turned, [], None, 0.0)
+        return experiments.Outcome(replace(setup_of("id-context"), methods=(method,)), turned, [], None, 0.0)
 
     assert context.far_context_is_smaller([outcome(1), outcome(-1)]).word == "same"
     assert context.far_context_is_smaller([outcome(-1), outcome(1)]).word == "different"
@@ -878,7 +890,7 @@ def test_own_shares_of_two_data_sets_are_compared_layer_by_layer() -> None:
     def outcome(shift: float, method: str = "hta:probes=2") -> Any:
         turned = [replace(r, method=method, value=r.value + shift * (r.value != 0)) for r in shares(1)]
         setup = replace(setup_of("id-mixing"), methods=(method,))
-        return Outcome(setup, turned, [], None, 0.0)
+        return experiments.Outcome(setup, turned, [], None, 0.0)
 
     verdict = mixing.shares_are_larger([outcome(0.1), outcome(0.0)])
     assert verdict.word == "same"
@@ -899,12 +911,12 @@ def test_tags_follow_the_pieces(model: Any) -> None:
     assert tags[1:3] == ("DET", "NOUN")
     assert set(tags[3:-1]) == {"VERB"}
     assert pos.tags_of(TAGGED, trace, "penn")[1:3] == ("DT", "NNS")
-    part = Example("the keys rust", info={"pos": ((4, 8, "NOUN"),)})
+    part = mixlens.Example("the keys rust", info={"pos": ((4, 8, "NOUN"),)})
     assert pos.tags_of(part, trace)[1:3] == (None, "NOUN")
 
 
 def test_parts_of_speech(model: Any) -> None:
-    outcome = run("id-pos", model=model, data=[TAGGED], methods=CHEAP, progress=False)
+    outcome = experiments.run("id-pos", model=model, data=[TAGGED], methods=CHEAP, progress=False)
     medians, _, boxes, counts = outcome.tables[:4]
     scores = mixlens.mix(model.trace(TAGGED), "alti").rollout().scores.double()
     rows = scores / scores.sum(-1, keepdim=True)
@@ -924,7 +936,7 @@ def test_the_last_figure_has_pronouns_and_to_and_symbols() -> None:
     last, fourth = (claim_of("id-pos", start) for start in ("in the last layer", "from layer 4"))
     for tag in ("DT", "IN", "PRP", "PRP$", "TO", "SYM", "DET", "ADP", "PRON"):
         records = [
-            Record(str(text), "hta", "own share", level + noise(text), {"layer": layer, "tag": name})
+            mixlens.Record(str(text), "hta", "own share", level + noise(text), {"layer": layer, "tag": name})
             for text in range(24)
             for layer in (1, 2, 3)
             for name, level in {"NN": 0.3, "VBZ": 0.3, "NOUN": 0.3, tag: 0.5}.items()
@@ -933,13 +945,13 @@ def test_the_last_figure_has_pronouns_and_to_and_symbols() -> None:
         assert (word_of(fourth, records, "id-pos") == "not comparable") is (tag not in pos.FUNCTION)
 
 
-def hta_of(records: Sequence[Record]) -> Any:
-    return values.Hta(Measured(setup_of("id-pos"), list(records), []), "hta")
+def hta_of(records: Sequence[mixlens.Record]) -> Any:
+    return values.Hta(claims.Measured(setup_of("id-pos"), list(records), []), "hta")
 
 
 def test_the_width_of_a_type_is_that_of_its_tokens() -> None:
     """By hand: 21 tokens at 0, 0.05 ... 1 are 0.5 wide from 25 to 75 %. A type of few tokens has no width."""
-    tokens_ = [Record("1", "hta", "own share", i / 20, {"layer": 1, "tag": "IN"}) for i in range(21)]
+    tokens_ = [mixlens.Record("1", "hta", "own share", i / 20, {"layer": 1, "tag": "IN"}) for i in range(21)]
     few = [replace(r, info={**r.info, "tag": "DT"}) for r in tokens_[:19]]
     assert pos.widths(hta_of([*tokens_, *few]), 1, pos.FUNCTION) == pytest.approx({"IN": 0.5})
     assert pos.widths(hta_of(tokens_), 1, pos.CONTENT) == {}
@@ -950,7 +962,7 @@ def test_types_are_counted_and_those_of_few_tokens_are_not() -> None:
     claim = claim_of("id-pos", "in layer 1 most other types")
     many = {"NN": 0.3, "DT": 0.3, "IN": 0.3, "JJ": 0.3, "VB": 0.6, "UH": 0.9}
     records = [
-        Record(str(text), "hta", "own share", level + noise(text + copy), {"layer": 1, "tag": tag})
+        mixlens.Record(str(text), "hta", "own share", level + noise(text + copy), {"layer": 1, "tag": tag})
         for tag, level in many.items()
         for text in range(4 if tag == "UH" else 24)
         for copy in range(20 if tag == "VB" else 1)
@@ -974,7 +986,7 @@ PENN = {"NNP", "NNPS", "NNS", "NN", "VBN", "VB", "VBD", "VBP", "VBZ", "VBG", "JJ
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 ALL: dict[str, dict[str, Any]] = {
-    "id-effective-attention": {"data": [Example(LONG, id="1"), Example("the keys", id="2")]},
+    "id-effective-attention": {"data": [mixlens.Example(LONG, id="1"), mixlens.Example("the keys", id="2")]},
     "id-token-identifiability": {
         "data": "agreement",
         "n": 7,
@@ -990,17 +1002,20 @@ ALL: dict[str, dict[str, Any]] = {
     "id-mixing": {"data": "agreement", "n": 2, "methods": (ESTIMATED,)},
     "id-mixing-and-identity": {"data": "agreement", "n": 7, "methods": (ESTIMATED,), **QUICK},
     "id-context": {
-        "data": [Example("the keys to the cabinet are old", "the dogs are old", id="1")],
+        "data": [mixlens.Example("the keys to the cabinet are old", "the dogs are old", id="1")],
         "methods": (ESTIMATED,),
     },
-    "id-contributions": {"data": [Example("the keys are old", "the dogs are old", id="1")], "methods": (ESTIMATED,)},
+    "id-contributions": {
+        "data": [mixlens.Example("the keys are old", "the dogs are old", id="1")],
+        "methods": (ESTIMATED,),
+    },
     "id-pos": {"data": [TAGGED], "methods": (ESTIMATED,)},
 }
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_same_records_give_the_same_tables_and_a_figure(name: str, model: Any) -> None:
-    outcome = run(name, model=model, progress=False, **ALL[name])
+    outcome = experiments.run(name, model=model, progress=False, **ALL[name])
     again = mixlens.runs.experiments.running.all_tables(outcome.setup, list(outcome.records))
     assert [table.csv for table in again] == [table.csv for table in outcome.tables]
     assert outcome.tables[-1].name == "claims"
@@ -1026,12 +1041,12 @@ def test_the_same_records_give_the_same_tables_and_a_figure(name: str, model: An
         ("id-context", {"reach": 0}, "1 or more"),
         ("id-pos", {}, "have no 'pos'"),
         ("id-pos", {"data": [TAGGED], "tags": "brown"}, "penn or universal"),
-        ("id-pos", {"data": [Example("the keys", info={"pos": ((0, 3, "DET"),)})]}, "no penn tags"),
+        ("id-pos", {"data": [mixlens.Example("the keys", info={"pos": ((0, 3, "DET"),)})]}, "no penn tags"),
     ],
 )
 def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> None:
-    with pytest.raises(InputError, match=told):
-        run(name, **{"model": model, "data": "agreement", "n": 1, "progress": False, **given})
+    with pytest.raises(refusals.InputError, match=told):
+        experiments.run(name, **{"model": model, "data": "agreement", "n": 1, "progress": False, **given})
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -1039,7 +1054,7 @@ def test_refusals(name: str, given: dict[str, Any], told: str, model: Any) -> No
 
 def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
     """Most of these words are in both sentences: by its word alone a position would be refused."""
-    (item,) = [item for item in PLANS.find("identifiability").items if item.where == "Figures 19-25"]
+    (item,) = [item for item in plans.PLANS.find("identifiability").items if item.where == "Figures 19-25"]
     first = (
         "[CLS] he said the foods ##er ##vic ##e pie business doesn ' t fit the company ' s long - term growth strategy "
         ". [SEP]"
@@ -1051,7 +1066,7 @@ def test_the_words_of_figures_19_to_25_are_named_by_their_places() -> None:
 
 
 def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
-    plan = PLANS.find("identifiability")
+    plan = plans.PLANS.find("identifiability")
     named = [item.where.partition(";")[0] for item in plan.items if item.where.startswith("Figure")]
     spans = [re.findall(r"(\d+)[a-c]?(?:-(\d+))?", where) for where in named]
     numbers = {n for some in spans for first, last in some for n in range(int(first), int(last or first) + 1)}
@@ -1059,6 +1074,6 @@ def test_the_plan_names_every_figure_and_every_step_is_used() -> None:
     used = {name for item in plan.items for name in item.steps}
     assert used == {step.name for step in plan.steps}
     for step_ in plan.steps:
-        declared = known()[step_.experiment]
+        declared = experiments.known()[step_.experiment]
         assert set(step_.options) | set(step_.fast_options) <= {*declared.options, "methods"}
         assert set(step_.models) <= {role.name for role in plan.roles}

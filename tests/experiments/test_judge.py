@@ -19,13 +19,12 @@ from conftest import needs_fast
 
 import mixlens
 from mixlens import data, metrics
-from mixlens.base.errors import InputError
-from mixlens.fast.block import Block
+from mixlens.base import errors
+from mixlens.fast import block
 from mixlens.metrics import agreement, alignment, arguments, faithfulness, removal_curves, subsets
 from mixlens.runs.experiments import command, prepare
 from mixlens.runs.judge import ask, board, judge, measure
 from mixlens.scoring import asking, removal, targets
-from mixlens.types import Attribution, Example
 
 
 @pytest.fixture(scope="module")
@@ -323,7 +322,7 @@ def test_another_model_fills_gaps_where_the_judged_one_cannot(gap_model: Any, mo
     some = ["the mother is here", "the keys are old"]
     made = mixlens.judge(model, some, methods="alti,attcat", metrics="fillers", progress=False)
     assert "aopc:replacement=infill" not in made.setup.options["metrics"]  # of a group, what can be asked
-    with pytest.raises(InputError, match="their vocabularies differ"):
+    with pytest.raises(errors.InputError, match="their vocabularies differ"):
         mixlens.judge(model, some, methods="alti", metrics="aopc:replacement=infill", infill=gap_model, progress=False)
 
 
@@ -345,7 +344,7 @@ def test_plain_texts_are_judged(model: Any) -> None:
 def test_fields_of_a_file_can_be_named(model: Any, tmp_path: Path) -> None:
     place = tmp_path / "reviews.csv"
     place.write_text("review,verdict\na good film,1\na bad film,0\n")
-    with pytest.raises(InputError, match=r"no field 'text'.*Name them: text_field="):
+    with pytest.raises(errors.InputError, match=r"no field 'text'.*Name them: text_field="):
         mixlens.judge(model, place, methods="alti", progress=False)
     asked: dict[str, Any] = {"methods": "alti", "metrics": "aopc", "progress": False}
     made = mixlens.judge(model, place, text_field="review", label_field="verdict", **asked)
@@ -353,7 +352,7 @@ def test_fields_of_a_file_can_be_named(model: Any, tmp_path: Path) -> None:
 
 
 FILMS = ("a good film", "a bad film")
-MARKED = Example("a good film", cues=((2, 6),))
+MARKED = mixlens.Example("a good film", cues=((2, 6),))
 
 
 @pytest.mark.parametrize(
@@ -402,19 +401,19 @@ MARKED = Example("a good film", cues=((2, 6),))
 def test_what_cannot_be_judged_is_refused_first(given: Any, asked: Any, told: str, tmp_path: Path) -> None:
     name = "agreement" if given == "agreement" else "sentiment"
     options = {"methods": "alti", "metrics": "aopc", "n": 2, **asked}
-    with pytest.raises(InputError, match=re.escape(told)):
+    with pytest.raises(errors.InputError, match=re.escape(told)):
         mixlens.judge(name, given, progress=False, out=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
 def test_texts_must_be_given(model: Any) -> None:
-    with pytest.raises(InputError, match="DATA or --text, not both"):
+    with pytest.raises(errors.InputError, match="DATA or --text, not both"):
         judge.judge_text("agreement", "agreement", text="a", methods="alti", metrics="aopc")
     for name, meant in (
         ("bert-base-uncased", r"'\.\.\.'\)\.$"),
         ("sentimen", "Did you mean 'sentiment', which has sentences of its"),
     ):
-        with pytest.raises(InputError, match=f"no texts were given.*{meant}"):
+        with pytest.raises(errors.InputError, match=f"no texts were given.*{meant}"):
             mixlens.judge(name, methods="alti")
 
 
@@ -433,7 +432,7 @@ def test_metrics_that_compare_classes_have_a_table_of_their_own(model: Any) -> N
 
 
 def test_rationales_are_judged_where_every_text_has_them(model: Any) -> None:
-    marked = [Example("a very good film", id="1", info={"rationale": ((2, 11),)})]
+    marked = [mixlens.Example("a very good film", id="1", info={"rationale": ((2, 11),)})]
     made = mixlens.judge(model, marked, methods="alti", metrics="faithfulness", progress=False)
     assert {"rationale_auprc", "rationale_f1"} <= set(made.setup.options["metrics"])
 
@@ -446,11 +445,11 @@ def test_a_model_without_a_pad_token_is_judged_by_the_rest(gap_model: Any) -> No
     config.pad_token_id = None
     torch.manual_seed(0)
     causal = mixlens.load(transformers.LlamaForCausalLM(config).eval(), tokenizer=gap_model.tokenizer)
-    some = [Example("the keys to the cabinet", id="1"), Example("the mother washed the mouse", id="2")]
+    some = [mixlens.Example("the keys to the cabinet", id="1"), mixlens.Example("the mother washed the mouse", id="2")]
     made = mixlens.judge(causal, some, methods="random,alti,grad_x_input", progress=False)
     assert "lodds" not in made.setup.options["metrics"]
     assert "aopc" in made.setup.options["metrics"]
-    with pytest.raises(InputError, match="'lodds' replaces tokens by the pad token"):
+    with pytest.raises(errors.InputError, match="'lodds' replaces tokens by the pad token"):
         mixlens.judge(causal, some, methods="alti", metrics="lodds", progress=False)
 
 
@@ -488,16 +487,16 @@ def test_what_is_explained_of_a_text(model: Any, three: Any, gap_model: Any) -> 
     predicted = int(model.trace(text).logits.argmax())
     logs = {"score": "log_probability", "foil": None}
 
-    def of(example: Example, judged: Any = model, explains: str = "measured") -> dict[str, Any]:
+    def of(example: mixlens.Example, judged: Any = model, explains: str = "measured") -> dict[str, Any]:
         return measure.explained(example, judged.trace(example.text), explains)
 
-    assert of(Example(text)) == {"target": "predicted", "foil": 1 - predicted, "score": "logit"}
-    assert of(Example(text), three) == {"target": "predicted", **logs}
-    assert of(Example(text, foil=0), three) == {"target": "predicted", **logs}
-    assert of(Example(text), model, "logit") == {"target": "predicted", "foil": None, "score": "logit"}
-    assert of(Example(text, target=0)) == {"target": 0, "foil": 1, "score": "logit"}
-    assert of(Example(text, target=2, foil=0), three) == {"target": 2, "foil": 0, "score": "logit"}
-    words = Example(gap, target="are", foil="is")
+    assert of(mixlens.Example(text)) == {"target": "predicted", "foil": 1 - predicted, "score": "logit"}
+    assert of(mixlens.Example(text), three) == {"target": "predicted", **logs}
+    assert of(mixlens.Example(text, foil=0), three) == {"target": "predicted", **logs}
+    assert of(mixlens.Example(text), model, "logit") == {"target": "predicted", "foil": None, "score": "logit"}
+    assert of(mixlens.Example(text, target=0)) == {"target": 0, "foil": 1, "score": "logit"}
+    assert of(mixlens.Example(text, target=2, foil=0), three) == {"target": 2, "foil": 0, "score": "logit"}
+    words = mixlens.Example(gap, target="are", foil="is")
     assert of(words, gap_model) == {"target": "are", "foil": "is", "score": "logit"}
     assert of(words, gap_model, "logit") == {"target": "are", "foil": None, "score": "logit"}
 
@@ -506,7 +505,7 @@ def test_whether_a_model_is_right(model: Any, gap_model: Any) -> None:
     """By the class that a label names; of a gap, by its target: the most likely word, or above its foil."""
     classes = {"positive": 1, "negative": 0}
     for label, right in (("positive", True), ("negative", False), ("unheard of", None), (None, None)):
-        example = Example("a good film", info={"label": label})
+        example = mixlens.Example("a good film", info={"label": label})
         assert ask.classes_of([example], model) == ({label: classes[label]} if label in classes else {})
         assert measure.is_right(example, model.trace(example), classes) is right
     text = "the keys to the cabinet [MASK] old ."
@@ -521,7 +520,7 @@ def test_whether_a_model_is_right(model: Any, gap_model: Any) -> None:
             (None, None, None),
         ),
     ):
-        assert measure.is_right(Example(text, target=target, foil=foil), trace, {}) is right
+        assert measure.is_right(mixlens.Example(text, target=target, foil=foil), trace, {}) is right
 
 
 def test_scores_that_differ_by_rounding_or_scale_are_twins() -> None:
@@ -529,7 +528,7 @@ def test_scores_that_differ_by_rounding_or_scale_are_twins() -> None:
         **{"first": (1.0, 2.0, -4.0), "scaled": (2.0, 4.00001, -8.0), "mirrored": (-1.0, -2.0, 4.0)},
         **{"other": (1.0, 2.1, -4.0), "zero": (0.0, 0.0, 0.0)},
     }
-    made = {name: Attribution(torch.tensor(row), ("a", "b", "c"), "made up") for name, row in rows.items()}
+    made = {name: mixlens.Attribution(torch.tensor(row), ("a", "b", "c"), "made up") for name, row in rows.items()}
     assert measure.twins_of(made) == {name: "first" if name == "scaled" else name for name in rows}
 
 
@@ -593,7 +592,7 @@ def test_a_manifest_names_the_data_as_it_was_named(
 ) -> None:
     (tmp_path / "texts.csv").write_text("text,words\nThe film was good.,The plot was dull.\n")
     texts: dict[str, Any] = {"agreement": "agreement", "texts.csv": tmp_path / "texts.csv"}
-    given = texts.get(source) or [Example("The film was good.")]
+    given = texts.get(source) or [mixlens.Example("The film was good.")]
     model = "agreement" if source == "agreement" else "sentiment"
     asked: dict[str, Any] = {"methods": "random,alti", "metrics": "aopc", "n": 1, "progress": False, **options}
     made = mixlens.judge(model, given, out=tmp_path / "out", **asked)
@@ -637,7 +636,7 @@ def test_the_list_and_the_text_of_experiments() -> None:
         ("alti-table2", ["reference"], "key=value"),
         ("alti-tabl2", [], "mean 'alti-table2'"),
     ):
-        with pytest.raises(InputError, match=refusal):
+        with pytest.raises(errors.InputError, match=refusal):
             command.experiment_text(name, n=2, options=options)
 
 
@@ -661,7 +660,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]
 def test_each_text_is_traced_once_and_each_layer_proven_once(gap_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four map methods on two texts: two forward passes, one block for each layer of each text, data drawn once."""
     passes: list[Any] = []
-    blocks = counted(monkeypatch, Block, "__init__")
+    blocks = counted(monkeypatch, block.Block, "__init__")
     draws = counted(monkeypatch, sys.modules["mixlens.runs.experiments.prepare"], "load")
     hook = gap_model.hf_model.register_forward_pre_hook(lambda module, args: passes.append(args))
     methods = ["attention", "globenc", "alti", "value_zeroing:rollout=alti"]

@@ -12,12 +12,10 @@ import torch
 
 import mixlens
 from mixlens import metrics
-from mixlens.base.errors import InputError
-from mixlens.metrics.agreement import spearman
+from mixlens.base import errors
+from mixlens.metrics import agreement
 from mixlens.runs import experiments
-from mixlens.runs.experiments import run
 from mixlens.runs.judge import sanity
-from mixlens.types import Record
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +57,7 @@ def test_the_hook_comes_off_when_something_fails(model: Any) -> None:
 
 def test_checks_find_a_method_that_ignores_the_model(model: Any) -> None:
     """Random scores depend on the text alone: nothing changes them."""
-    made = run("judge-sanity", model=model, n=4, methods=["random", "grad_x_input", "alti"], progress=False)
+    made = experiments.run("judge-sanity", model=model, n=4, methods=["random", "grad_x_input", "alti"], progress=False)
     (table,) = made.tables
     assert table.columns == (
         "method",
@@ -78,7 +76,7 @@ def test_checks_find_a_method_that_ignores_the_model(model: Any) -> None:
 def test_weights_are_redrawn_several_times(model: Any) -> None:
     """Of each text the mean over redraws; their spread is that of the means over texts."""
     asked: dict[str, Any] = {"model": model, "n": 3, "methods": ["alti"], "checks": ["weights"], "progress": False}
-    many, one = run("judge-sanity", **asked, redraws=4), run("judge-sanity", **asked, redraws=1)
+    many, one = experiments.run("judge-sanity", **asked, redraws=4), experiments.run("judge-sanity", **asked, redraws=1)
     values = np.array([record.info["redraws"] for record in many.records])
     assert values.shape == (3, 4)
     assert len({*values[0].tolist()}) > 1  # no two models are the same
@@ -93,7 +91,7 @@ def test_weights_are_redrawn_several_times(model: Any) -> None:
 def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
     """ContextCite gives 0 to special tokens and to the gap, whatever the model: over all positions its scores look
     alike."""
-    made = run(
+    made = experiments.run(
         "judge-sanity", model=model, n=4, methods=["context_cite"], checks=["weights"], redraws=1, progress=False
     )
     other = sanity.redrawn(model, sanity.redraw_seeds(0, 1)[0])
@@ -107,8 +105,8 @@ def test_positions_that_stay_say_nothing_of_the_weights(model: Any) -> None:
         assert not before[stay].any()
         assert not after[stay].any()
         moving = [i for i in range(len(traces[0])) if i not in stay]
-        assert record.value == pytest.approx(spearman(before[moving], after[moving]), nan_ok=True)
-        assert record.value != pytest.approx(spearman(before, after), nan_ok=True)
+        assert record.value == pytest.approx(agreement.spearman(before[moving], after[moving]), nan_ok=True)
+        assert record.value != pytest.approx(agreement.spearman(before, after), nan_ok=True)
 
 
 def test_another_class_is_asked_where_there_are_three() -> None:
@@ -120,7 +118,7 @@ def test_another_class_is_asked_where_there_are_three() -> None:
     torch.manual_seed(0)
     three = mixlens.load(type(small.hf_model)(config).eval(), tokenizer=small.tokenizer)
     texts = ["The plot was not dull.", "A wonderful film."]
-    made = run(
+    made = experiments.run(
         "judge-sanity", model=three, data=texts, methods=["grad_x_input", "alti"], checks=["target"], progress=False
     )
     (table,) = made.tables
@@ -131,7 +129,7 @@ def test_another_class_is_asked_where_there_are_three() -> None:
 
 
 def test_a_second_model_is_the_one_trained_on_shuffled_labels(model: Any) -> None:
-    made = run(
+    made = experiments.run(
         "judge-sanity",
         model=[model, sanity.redrawn(model, seed=1)],
         n=2,
@@ -147,7 +145,7 @@ def test_the_same_prediction_or_none_is_needed(model: Any) -> None:
     """A text whose prediction the noise changes has no value, and is counted as undefined."""
     texts = ["the keys to the cabinet [MASK] old .", "the dog [MASK] here ."]
     asked: dict[str, Any] = {"data": texts, "methods": ["alti"], "checks": ["noise"], "progress": False}
-    made = run("judge-sanity", model=model, radius=0.9, **asked)
+    made = experiments.run("judge-sanity", model=model, radius=0.9, **asked)
     for record, text in zip(made.records, texts, strict=True):
         before = model.trace(text).prediction(1)[0][0]
         with sanity.jittered(model, radius=0.9, seed=0):
@@ -158,9 +156,9 @@ def test_the_same_prediction_or_none_is_needed(model: Any) -> None:
 def test_the_table_of_checks() -> None:
     """A mean of each check over texts; of redraws also the spread of their means over texts."""
     redraws = [[0.0, 1.0], [0.5, 3.5], [0.25, 0.0]]  # their means over texts: 0.25 and 1.5
-    records = [Record(str(i), "a", "weights", float(i), {"redraws": redraws[i % 3]}) for i in range(6)]
-    records += [Record(str(i), "a", "noise", float(i + 1)) for i in range(6)]
-    records += [Record(str(i), "b", "noise", 1.0) for i in range(3)]
+    records = [mixlens.Record(str(i), "a", "weights", float(i), {"redraws": redraws[i % 3]}) for i in range(6)]
+    records += [mixlens.Record(str(i), "a", "noise", float(i + 1)) for i in range(6)]
+    records += [mixlens.Record(str(i), "b", "noise", 1.0) for i in range(3)]
     used = experiments.known()["judge-sanity"]
     options = {"checks": ["weights", "target", "noise"], "redraws": 2}
     (table,) = used.finish(experiments.Setup(used, (), (), ("b", "a"), options), records)
@@ -171,7 +169,7 @@ def test_the_table_of_checks() -> None:
     assert table.rows == (("b", None, None, ones), ("a", first, pytest.approx(1.25 / math.sqrt(2)), second))
     assert "of their magnitudes. weights: lower is better; noise: higher is better. A method" in table.note
     assert "weights: of each text the mean over 2 redraws, whose interval is over texts alone; sd over" in table.note
-    undefined = [Record("0", "a", "weights", 0.5, {"redraws": row}) for row in ([math.nan, 1.0], [0.0, 3.0])]
+    undefined = [mixlens.Record("0", "a", "weights", 0.5, {"redraws": row}) for row in ([math.nan, 1.0], [0.0, 3.0])]
     assert sanity.spread_of_redraws(undefined) == pytest.approx(2 / math.sqrt(2))  # of 0 and 2
     assert len({*sanity.redraw_seeds(0, 5), *sanity.redraw_seeds(1, 5)}) == 10
 
@@ -200,5 +198,5 @@ def test_likeness_of_scores() -> None:
     ],
 )
 def test_unknown_checks_are_refused(asked: dict[str, Any], told: str, model: Any) -> None:
-    with pytest.raises(InputError, match=told):
-        run("judge-sanity", model=model, n=1, progress=False, **asked)
+    with pytest.raises(errors.InputError, match=told):
+        experiments.run("judge-sanity", model=model, n=1, progress=False, **asked)

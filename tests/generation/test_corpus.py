@@ -13,8 +13,8 @@ from conftest import CAUSAL, TWINS, hf_model, ids
 from made import talker
 
 import mixlens
-from mixlens.model.predict import generate_each
-from mixlens.runs.corpus import generations
+from mixlens.model import predict
+from mixlens.runs import corpus
 
 PROMPTS = [
     "the cat likes",
@@ -30,7 +30,7 @@ METHODS = ["alti", "grad_x_input"]
 def test_a_batch_writes_what_each_text_alone_is_gone_on_with(case: str) -> None:
     model = mixlens.load(hf_model(case, head="AutoModelForCausalLM"), check=False)
     starts = [model.encode_ids(ids(n, seed=n)) for n in (3, 7, 5, 3)]
-    assert generate_each(model, starts, 5) == [model.generate(start, 5) for start in starts]
+    assert predict.generate_each(model, starts, 5) == [model.generate(start, 5) for start in starts]
 
 
 def test_what_a_batch_wrote_wrongly_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_rows_come_back_as_what_explaining_each_alone_gives(done: Any) -> None:
     assert (done.rows, done.errors) == (len(PROMPTS), 0)
     model = talker()
     for method in METHODS:
-        for (row, again), prompt in zip(generations(done.out, method), PROMPTS, strict=True):
+        for (row, again), prompt in zip(corpus.generations(done.out, method), PROMPTS, strict=True):
             alone = model.explain(prompt, method=method, generate=6)
             assert again.text == alone.text, row
             torch.testing.assert_close(again.scores, alone.scores, rtol=1e-5, atol=1e-6)
@@ -95,8 +95,8 @@ def test_a_run_that_was_stopped_goes_on(file: Path, done: Any, tmp_path: Path) -
     assert first.done == len(PROMPTS)
     assert again.done == 2  # the rows of one shard
     assert all((tmp_path / "out" / "shards" / name).read_bytes() == content for name, content in kept.items())
-    texts = [again.text.written for _, again in generations(tmp_path / "out")]
-    assert texts == [one.text.written for _, one in generations(done.out)]
+    texts = [again.text.written for _, again in corpus.generations(tmp_path / "out")]
+    assert texts == [one.text.written for _, one in corpus.generations(done.out)]
     with pytest.raises(mixlens.MixlensError, match="another"):
         mixlens.run(
             file, model=talker(), methods=METHODS, out=tmp_path / "out", generate=5, shard_rows=2, progress=False
@@ -128,6 +128,6 @@ def test_a_run_without_written_texts_has_none_to_read(file: Path, tmp_path: Path
     plain = mixlens.run(file, model=talker(), methods="alti", out=tmp_path / "out", progress=False)
     assert "written" not in pq.read_table(plain.out / "shards").column_names
     with pytest.raises(mixlens.MixlensError, match="no written texts"):
-        next(generations(plain.out))
+        next(corpus.generations(plain.out))
     with pytest.raises(mixlens.MixlensError, match="has no method"):
-        next(generations(done.out, "globenc"))
+        next(corpus.generations(done.out, "globenc"))

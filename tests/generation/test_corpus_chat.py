@@ -15,9 +15,9 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.cli.app import app
-from mixlens.runs.corpus import generations
-from mixlens.runs.corpus.rows import InputRow, fingerprint
+from mixlens import cli
+from mixlens.runs import corpus
+from mixlens.runs.corpus import rows as input_rows
 
 SYSTEM = {"role": "system", "content": "the dog is red."}
 TALKS: list[list[dict[str, str]]] = [
@@ -64,7 +64,7 @@ def test_every_row_is_what_its_messages_alone_give(done: Any) -> None:
     assert (done.rows, done.errors) == (4, 0)
     model, talks = talker(), [*TALKS, [{"role": "user", "content": TEXT}]]
     for method in ("alti", "grad_x_input"):
-        for (row, again), messages in zip(generations(done.out, method), talks, strict=True):
+        for (row, again), messages in zip(corpus.generations(done.out, method), talks, strict=True):
             alone = model.explain(messages=messages, method=method, generate=3)
             assert again.text == alone.text, row
             assert [group.role for group in again.text.groups] == [message["role"] for message in messages]
@@ -184,20 +184,23 @@ def test_a_run_knows_that_it_read_conversations_and_by_which_template(
 def test_other_messages_are_other_rows() -> None:
     """A shard is known by its rows: by the messages too. Without messages it is the checksum that runs of before have."""
 
-    def row(messages: Any) -> InputRow:
-        return InputRow(1, "1", None, None, None, None, None, None, None, (), messages)
+    def row(messages: Any) -> input_rows.InputRow:
+        return input_rows.InputRow(1, "1", None, None, None, None, None, None, None, (), messages)
 
-    prints = {fingerprint([row(messages)]) for messages in (None, tuple(TALKS[0]), tuple(TALKS[1]))}
+    prints = {input_rows.fingerprint([row(messages)]) for messages in (None, tuple(TALKS[0]), tuple(TALKS[1]))}
     assert len(prints) == 3
-    assert fingerprint([InputRow(1, "1", "a cat", None, None, None, None, None, None, ())]) == "32bfd30a6c2d431a"
+    assert (
+        input_rows.fingerprint([input_rows.InputRow(1, "1", "a cat", None, None, None, None, None, None, ())])
+        == "32bfd30a6c2d431a"
+    )
 
 
 def test_the_command_reads_conversations(file: Path, done: Any, tmp_path: Path) -> None:
     talker().hf_model.save_pretrained(tmp_path / "model")
     talker().tokenizer.save_pretrained(tmp_path / "model")
     asked = ["run", str(file), "-m", str(tmp_path / "model"), "--dtype", "float64", "--generate", "3"]
-    made = CliRunner().invoke(app, [*asked, "--chat", "--out", str(tmp_path / "out")])
+    made = CliRunner().invoke(cli.app, [*asked, "--chat", "--out", str(tmp_path / "out")])
     assert made.exit_code == 0, made.output
     assert [row["written"] for row in rows_of(tmp_path / "out")] == [row["written"] for row in rows_of(done.out)]
-    refused = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "other")])
+    refused = CliRunner().invoke(cli.app, [*asked, "--out", str(tmp_path / "other")])
     assert "--chat" in str(refused.exception)

@@ -14,10 +14,10 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.answers.generation import Generation, explaining, wording
-from mixlens.cli.app import app
+from mixlens import cli
+from mixlens.answers.generation import explaining, wording
 from mixlens.model import words
-from mixlens.runs.corpus import generations
+from mixlens.runs import corpus
 from mixlens.scoring import continuing
 from mixlens.show import generation_page, generation_text
 from mixlens.show import text as shown_text
@@ -26,8 +26,8 @@ PROMPTS = ("the cat likes the red ball", "where is the dog", "a park is open. th
 MOST = 7  # tokens
 
 
-def written(prompt: str, count: int) -> Generation:
-    generation: Generation = talker().explain(prompt, method="attention", generate=count)
+def written(prompt: str, count: int) -> mixlens.Generation:
+    generation: mixlens.Generation = talker().explain(prompt, method="attention", generate=count)
     return generation
 
 
@@ -38,7 +38,7 @@ def first_that_is(cut: bool) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def generation() -> Generation:
+def generation() -> mixlens.Generation:
     return written(*first_that_is(True))
 
 
@@ -60,7 +60,7 @@ def test_a_word_is_cut_where_one_more_token_goes_on_with_it() -> None:
     assert seen == {True, False}
 
 
-def test_a_text_that_the_model_ends_is_whole(monkeypatch: pytest.MonkeyPatch, generation: Generation) -> None:
+def test_a_text_that_the_model_ends_is_whole(monkeypatch: pytest.MonkeyPatch, generation: mixlens.Generation) -> None:
     model, prompt = talker(), generation.text.prompt
     last = generation.whole.input_ids[-1]  # type: ignore[union-attr]
     upcoming = model.generate(model.encode(prompt), len(generation) + 1)[-1]
@@ -70,7 +70,7 @@ def test_a_text_that_the_model_ends_is_whole(monkeypatch: pytest.MonkeyPatch, ge
         assert not again.cut
 
 
-def test_a_given_text_is_never_cut(generation: Generation) -> None:
+def test_a_given_text_is_never_cut(generation: mixlens.Generation) -> None:
     given = talker().explain(generation.text.prompt, method="attention", continuation=generation.text.written.strip())
     assert not given.cut
     assert wording.cut_note(given) is None
@@ -141,7 +141,7 @@ def test_half_a_character_is_no_whole_word() -> None:
     assert not goes_on(b"a cat ", ord("s"))
 
 
-def test_the_mark_stands_wherever_the_word_does(generation: Generation, tmp_path: Path) -> None:
+def test_the_mark_stands_wherever_the_word_does(generation: mixlens.Generation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     word, note = generation.rows[-1].text, wording.cut_note(generation)
     assert note is not None
@@ -170,30 +170,32 @@ def test_a_whole_word_has_no_mark(tmp_path: Path) -> None:
     assert "not whole" not in generation_page.notebook_html(whole)
 
 
-def test_files_keep_the_mark(generation: Generation, tmp_path: Path) -> None:
+def test_files_keep_the_mark(generation: mixlens.Generation, tmp_path: Path) -> None:
     generation.save(tmp_path / "a.json")
-    assert Generation.load(tmp_path / "a.json").to_dict() == generation.to_dict()
+    assert mixlens.Generation.load(tmp_path / "a.json").to_dict() == generation.to_dict()
     before = generation.to_dict()
     for one in (before, *before["words"]):  # a file of a version that did not know it
         del one["cut"]
     assert not mixlens.answers.generation.files.from_dict(before).cut
 
 
-def test_a_corpus_keeps_the_mark(generation: Generation, tmp_path: Path) -> None:
+def test_a_corpus_keeps_the_mark(generation: mixlens.Generation, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     rows = [generation.text.prompt, *PROMPTS]
     mixlens.run(
         rows, model=talker(), methods="attention", out=tmp_path / "run", generate=len(generation), progress=False
     )
-    read = [again.cut for _, again in generations(tmp_path / "run")]
+    read = [again.cut for _, again in corpus.generations(tmp_path / "run")]
     assert read == [written(str(prompt), len(generation)).cut for prompt in rows]
     assert read[0]
 
 
-def test_the_command_says_it(generation: Generation, tmp_path: Path) -> None:
+def test_the_command_says_it(generation: mixlens.Generation, tmp_path: Path) -> None:
     talker().hf_model.save_pretrained(tmp_path / "model")
     talker().tokenizer.save_pretrained(tmp_path / "model")
     asked = ["explain", str(generation.text.prompt), "-m", str(tmp_path / "model"), "--dtype", "float64"]
-    done = CliRunner().invoke(app, [*asked, "--method", "attention", "--generate", str(len(generation)), "--no-color"])
+    done = CliRunner().invoke(
+        cli.app, [*asked, "--method", "attention", "--generate", str(len(generation)), "--no-color"]
+    )
     assert done.exit_code == 0
     assert wording.cut_note(generation) in " ".join(done.output.split())

@@ -11,7 +11,7 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.cli.app import app
+from mixlens import cli
 
 PROMPT = "the cat likes the red ball. the dog is a cat!"
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> Any:
-    return CliRunner().invoke(app, [*arguments, "--dtype", "float64"])
+    return CliRunner().invoke(cli.app, [*arguments, "--dtype", "float64"])
 
 
 def page(name: str, folder: Path, *arguments: str) -> str:
@@ -53,20 +53,20 @@ def test_a_saved_text_is_shown_as_its_own_page(folder: Path, tmp_path: Path) -> 
     saved, out = tmp_path / "written.JSON", tmp_path / "saved.html"
     done = command("explain", PROMPT, "--generate", "2", "-m", str(folder), "--save", str(saved))
     assert done.exit_code == 0, done.output
-    shown = CliRunner().invoke(app, ["report", "--from", str(saved), "-o", str(out), "--title", "Once"])
+    shown = CliRunner().invoke(cli.app, ["report", "--from", str(saved), "-o", str(out), "--title", "Once"])
     assert shown.exit_code == 0, shown.output
     made = mixlens.report(mixlens.Generation.load(saved), tmp_path / "made.html", title="Once")
     assert out.read_text() == made.read_text()
     beside = CliRunner().invoke(
-        app, ["report", "--from", str(saved), "--from", str(saved), "-o", str(tmp_path / "two.html")]
+        cli.app, ["report", "--from", str(saved), "--from", str(saved), "-o", str(tmp_path / "two.html")]
     )
     assert "shows that text alone" in str(beside.exception)
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"kind": "generation"}')
-    refused = CliRunner().invoke(app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
+    refused = CliRunner().invoke(cli.app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
     assert "is not a mixlens generation" in str(refused.exception)
     damaged.write_text('["generation"]')
-    refused = CliRunner().invoke(app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
+    refused = CliRunner().invoke(cli.app, ["report", "--from", str(damaged), "-o", str(tmp_path / "two.html")])
     assert "damaged.json" in str(refused.exception)
     assert not (tmp_path / "two.html").exists()
 

@@ -12,7 +12,7 @@ from made import talker
 from typer.testing import CliRunner
 
 import mixlens
-from mixlens.cli.app import app
+from mixlens import cli
 from mixlens.show import generation_page, generation_text
 from mixlens.show import text as shown_text
 
@@ -123,7 +123,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["explain", *arguments, "--dtype", "float64"])
+    return CliRunner().invoke(cli.app, ["explain", *arguments, "--dtype", "float64"])
 
 
 def test_the_command_shows_saves_and_writes_a_page(folder: Path, tmp_path: Path) -> None:

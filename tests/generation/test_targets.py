@@ -10,7 +10,7 @@ from conftest import hf_model
 from made import talker
 
 import mixlens
-from mixlens.model.vocabulary import pieces_of, token_name
+from mixlens.model import vocabulary
 from mixlens.scoring import attributions, sequences, targets
 
 PROMPT = "the cat likes"
@@ -27,7 +27,7 @@ def by_hand(model: Any, prompt: list[int], pieces: list[int]) -> float:
 def test_the_number_is_the_sum_of_log_probabilities(case: str) -> None:
     model = talker(case)
     trace = model.trace(PROMPT)
-    pieces = list(pieces_of(model, WORD))
+    pieces = list(vocabulary.pieces_of(model, WORD))
     assert model.tokens(pieces) == ("▁play", "ing")
     whole = sequences.followed(trace, WORD)
     expected = by_hand(model, list(trace.input_ids), pieces)
@@ -44,7 +44,7 @@ def test_scores_are_the_sum_over_the_pieces(name: str) -> None:
     trace = model.trace(PROMPT)
     options = {"score": "log_probability", **({"replacement": "delete"} if name == "blank_out" else {})}
     read = attributions.attribute(trace, name, target=WORD, **options)
-    pieces = pieces_of(model, WORD)
+    pieces = vocabulary.pieces_of(model, WORD)
     first = attributions.attribute(trace, name, target=pieces[0], **options).scores
     longer = model.trace(input_ids=[*trace.input_ids, *pieces[:-1]])
     second = attributions.attribute(longer, name, target=pieces[1], **options).scores.clone()
@@ -80,8 +80,8 @@ def test_several_tokens_take_no_foil_and_no_short_trace() -> None:
 
 def test_a_masked_model_needs_as_many_masks() -> None:
     model = mixlens.load("agreement")
-    word = next(word for word in ("cabinets", "swimming", "keyboard") if len(pieces_of(model, word)) > 1)
-    count = len(pieces_of(model, word))
+    word = next(word for word in ("cabinets", "swimming", "keyboard") if len(vocabulary.pieces_of(model, word)) > 1)
+    count = len(vocabulary.pieces_of(model, word))
     with pytest.raises(mixlens.MixlensError, match=f"Write {count} of them"):
         model.explain("The keys [MASK] rusty.", method="grad_x_input", target=word)
     text = f"The keys {'[MASK] ' * count}rusty."
@@ -90,7 +90,8 @@ def test_a_masked_model_needs_as_many_masks() -> None:
     with torch.no_grad():
         shares = model.hf_model(torch.tensor([trace.input_ids])).logits[0].log_softmax(-1)
     expected = sum(
-        float(shares[place, piece]) for place, piece in zip(trace.predicts, pieces_of(model, word), strict=True)
+        float(shares[place, piece])
+        for place, piece in zip(trace.predicts, vocabulary.pieces_of(model, word), strict=True)
     )
     assert float(targets.resolve(trace, word, score="log_probability").of(model.outputs([trace]))) == pytest.approx(
         expected, rel=1e-4
@@ -102,7 +103,7 @@ def test_every_name_that_is_printed_can_be_given_back() -> None:
     model = talker()
     for number in range(len(model.tokenizer)):
         for plain in (False, True):
-            name = token_name(model, number, plain=plain)
+            name = vocabulary.token_name(model, number, plain=plain)
             target: Any = int(name) if name.isdigit() and name == str(number) else name
             assert targets.resolve(model.trace(PROMPT), target).ids == (number,), name
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mixlens.runs.judge.ask import every_method
+from mixlens.runs.judge import ask
 from recipes.pages import agreement
 
 
@@ -17,7 +17,7 @@ from recipes.pages import agreement
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The text of the page from two sentences and few methods, and the methods of each run by the folder of the run."""
     asked: dict[str, list[str]] = {}
-    slow = every_method()[1][:1]
+    slow = ask.every_method()[1][:1]
     monkeypatch.setattr(agreement, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(agreement, "every_method", lambda: (["random", "alti", "blank_out"], slow))
     monkeypatch.setattr(agreement, "GRADIENTS", ("attcat", "grad_x_input"))
@@ -35,7 +35,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_page_says_what_was_run(page: Any) -> None:
     text, asked = page
-    slow = every_method()[1][0]
+    slow = ask.every_method()[1][0]
     found = re.search(r"n = 2 held-out sentences, of which the model gets (\d)\nright", text)
     assert found is not None
     assert int(found[1]) <= 2

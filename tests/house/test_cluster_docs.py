@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mixlens.cli.app import app
+from mixlens import cli
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/use/cluster.md").read_text()
@@ -24,7 +24,7 @@ def block(language: str) -> str:
 
 def known_options(command: str) -> None:
     """Every option of the command is one that `mixlens run` has."""
-    told = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+    told = CliRunner().invoke(cli.app, ["run", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
     used = re.findall(r"--[a-z-]+", command)
     assert used
     for option in used:

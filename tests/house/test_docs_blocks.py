@@ -199,13 +199,13 @@ def in_shell(command: str, given: str | None = None) -> tuple[int, str, str]:
 
 
 def in_this_process(command: str) -> tuple[int, str, str]:
-    from mixlens.cli.app import main
+    from mixlens import cli
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         sys.argv = shlex.split(command, comments=True)
         try:
-            main()
+            cli.main()
         except SystemExit as end:
             code = int(end.code or 0)
     return code, out.getvalue(), err.getvalue()
@@ -379,9 +379,9 @@ def test_blocks_that_are_not_run_are_right_as_far_as_can_be_told(name: str, tmp_
     """Python compiles, shell scripts parse, and every option of a mixlens command is one that the command has."""
     import typer
 
-    from mixlens.cli.app import app
+    from mixlens import cli
 
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(cli.app)
     for block in blocks((ROOT / name).read_text()):
         if "not run" not in block.above:
             continue

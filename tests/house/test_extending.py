@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from mixlens.base.errors import InputError, MixlensError
-from mixlens.base.registry import Registered, Registry
+import mixlens
+from mixlens.base import errors
+from mixlens.base import registry as registries
 
 THEIR_METRIC = '''
 from mixlens.metrics import metric
@@ -105,7 +106,7 @@ def test_an_experiment_of_another_package_is_known_and_runs(tmp_path: Path) -> N
 
 
 @dataclass(frozen=True)
-class Toy(Registered):
+class Toy(registries.Registered):
     """An entry with nothing of its own."""
 
 
@@ -114,12 +115,12 @@ def toy(name: str, function: Any) -> Toy:
 
 
 @pytest.fixture
-def registry() -> Registry[Toy]:
+def registry() -> registries.Registry[Toy]:
     """A registry whose folder registers nothing in it."""
-    return Registry("toy", folders=("mixlens.metrics",), group="mixlens.toys")
+    return registries.Registry("toy", folders=("mixlens.metrics",), group="mixlens.toys")
 
 
-def test_a_function_is_registered_by_its_name_or_by_another(registry: Registry[Toy]) -> None:
+def test_a_function_is_registered_by_its_name_or_by_another(registry: registries.Registry[Toy]) -> None:
     @registry.register(toy)
     def first(values: Any, *, power: int = 2) -> None:
         """One line."""
@@ -135,19 +136,19 @@ def test_a_function_is_registered_by_its_name_or_by_another(registry: Registry[T
 
 
 @pytest.mark.parametrize("name", ["frist", 3, None, ["first"]])
-def test_an_unknown_name_is_refused_with_the_nearest(registry: Registry[Toy], name: Any) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest(registry: registries.Registry[Toy], name: Any) -> None:
     registry.add("first", toy("first", test_an_unknown_name_is_refused_with_the_nearest))
-    with pytest.raises(InputError, match=r"unknown toy .*Known: first\.") as refusal:
+    with pytest.raises(errors.InputError, match=r"unknown toy .*Known: first\.") as refusal:
         registry.find(name)
     assert ("Did you mean 'first'?" in str(refusal.value)) == (name != 3 and name is not None)
 
 
-def test_two_modules_do_not_share_a_name_and_one_may_register_again(registry: Registry[Toy]) -> None:
+def test_two_modules_do_not_share_a_name_and_one_may_register_again(registry: registries.Registry[Toy]) -> None:
     entry, other = toy("first", package), toy("first", textwrap.dedent)
     registry.add("first", entry)
     registry.add("first", toy("first", run))
     assert registry["first"].function is run
-    with pytest.raises(MixlensError, match=f"two toys are called 'first': in {__name__} and textwrap"):
+    with pytest.raises(mixlens.MixlensError, match=f"two toys are called 'first': in {__name__} and textwrap"):
         registry.add("first", other)
 
 

@@ -16,10 +16,9 @@ import transformers
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 import mixlens
-from mixlens.base.errors import InputError, ModelError
-from mixlens.data import DATASETS, load
-from mixlens.model.loading import EMBEDDED
-from mixlens.types import Example
+from mixlens import data as dataset
+from mixlens.base import errors
+from mixlens.model import loading
 from recipes.train import finetune, finetune_rows
 from recipes.train.finetune import RECIPES
 
@@ -32,7 +31,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def made(embedded: str) -> Path:
         place = tmp_path_factory.mktemp("tiny") / embedded
-        tokenizer = AutoTokenizer.from_pretrained(EMBEDDED / embedded)
+        tokenizer = AutoTokenizer.from_pretrained(loading.EMBEDDED / embedded)
         transformers.set_seed(0)
         shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
         BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **shape)).save_pretrained(place)
@@ -47,33 +46,38 @@ def lens(embedded: str) -> Any:
 
 
 def test_classification_rows_number_labels_by_the_dataset() -> None:
-    examples = [Example("the film was good", info={"label": "positive"}), Example("bad", info={"label": "negative"})]
+    examples = [
+        mixlens.Example("the film was good", info={"label": "positive"}),
+        mixlens.Example("bad", info={"label": "negative"}),
+    ]
     rows = finetune_rows.classification_rows(
-        examples, lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"]
+        examples, lens("sentiment"), RECIPES["classification"], dataset.DATASETS["sentiment"]
     )
     assert [row["labels"] for row in rows] == [1, 0]
     assert rows[0]["input_ids"] == lens("sentiment").tokenizer("the film was good")["input_ids"]
-    with pytest.raises(InputError, match="has no label"):
+    with pytest.raises(errors.InputError, match="has no label"):
         finetune_rows.classification_rows(
-            [Example("x")], lens("sentiment"), RECIPES["classification"], DATASETS["sentiment"]
+            [mixlens.Example("x")], lens("sentiment"), RECIPES["classification"], dataset.DATASETS["sentiment"]
         )
 
 
 def test_prompt_rows_hold_the_gap_and_both_words() -> None:
     model = lens("agreement")
-    (example,) = islice(load("agreement", n=1), 1)
+    (example,) = islice(dataset.load("agreement", n=1), 1)
     long_word = replace(example, target="unpronounceables")
     too_long = replace(RECIPES["prompt"], length=3)
-    (row,) = finetune_rows.prompt_rows([example, long_word], model, RECIPES["prompt"], DATASETS["agreement"])
+    (row,) = finetune_rows.prompt_rows([example, long_word], model, RECIPES["prompt"], dataset.DATASETS["agreement"])
     gap, target, foil = row["labels"]
     assert model.tokenizer.convert_ids_to_tokens([row["input_ids"][gap], target, foil]) == [
         "[MASK]",
         example.target,
         example.foil,
     ]
-    assert finetune_rows.prompt_rows([example], model, too_long, DATASETS["agreement"]) == []
-    with pytest.raises(InputError, match="no foil"):
-        finetune_rows.prompt_rows([replace(example, foil=None)], model, RECIPES["prompt"], DATASETS["agreement"])
+    assert finetune_rows.prompt_rows([example], model, too_long, dataset.DATASETS["agreement"]) == []
+    with pytest.raises(errors.InputError, match="no foil"):
+        finetune_rows.prompt_rows(
+            [replace(example, foil=None)], model, RECIPES["prompt"], dataset.DATASETS["agreement"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -91,9 +95,9 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
     model = lens("agreement")
     paragraph = "the keys to the cabinet are old and the dogs near the window are old"
     start = paragraph.index("window")
-    question = Example("who is old", paragraph, info={"answers": ((start, start + 6),)})
+    question = mixlens.Example("who is old", paragraph, info={"answers": ((start, start + 6),)})
     recipe = replace(RECIPES["qa"], length=14, stride=2)
-    rows = finetune_rows.qa_rows([question], model, recipe, DATASETS["squad1"])
+    rows = finetune_rows.qa_rows([question], model, recipe, dataset.DATASETS["squad1"])
     told = [(row["start_positions"], row["end_positions"]) for row in rows]
     assert len(rows) > 1
     assert told[0] == (0, 0)
@@ -102,7 +106,9 @@ def test_qa_rows_are_windows_and_only_those_with_the_answer_ask_for_it() -> None
     for row in found:
         ids = row["input_ids"][row["start_positions"] : row["end_positions"] + 1]
         assert model.tokenizer.decode(ids).replace(" ", "") == "window"
-    unanswerable = finetune_rows.qa_rows([replace(question, info={"answers": ()})], model, recipe, DATASETS["squad1"])
+    unanswerable = finetune_rows.qa_rows(
+        [replace(question, info={"answers": ()})], model, recipe, dataset.DATASETS["squad1"]
+    )
     assert {(row["start_positions"], row["end_positions"]) for row in unanswerable} == {(0, 0)}
 
 
@@ -116,7 +122,7 @@ def test_questions_without_an_answer_are_left_out_where_the_dataset_has_none(tmp
     place.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked: dict[str, Any] = {"path": place, "split": None, "n": None, "share": 0.25, "seed": 0}
     for name, kept in (("squad1", 4), ("squad2", 8)):
-        sides = finetune.train_and_held_out(DATASETS[name], **asked)
+        sides = finetune.train_and_held_out(dataset.DATASETS[name], **asked)
         assert sum(map(len, sides)) == kept
 
 
@@ -138,13 +144,13 @@ def test_right_answers_need_both_ends() -> None:
 
 
 def test_divided_is_whole_and_repeatable() -> None:
-    examples = [Example(str(i)) for i in range(20)]
+    examples = [mixlens.Example(str(i)) for i in range(20)]
     train, aside = finetune.divided(examples, share=0.25, seed=1)
     assert len(aside) == 5
     assert sorted((*train, *aside), key=lambda e: int(e.text)) == examples
     assert finetune.divided(examples, share=0.25, seed=1) == (train, aside)
     assert finetune.divided(examples, share=0.25, seed=2) != (train, aside)
-    with pytest.raises(InputError, match="cannot be divided"):
+    with pytest.raises(errors.InputError, match="cannot be divided"):
         finetune.divided(examples[:1], share=0.5, seed=0)
 
 
@@ -165,12 +171,12 @@ def test_a_dataset_of_two_halves_is_divided_as_it_says_itself(tmp_path: Path) ->
     path = tmp_path / "blimp.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))
     asked: dict[str, Any] = {"path": path, "n": None, "seed": 3}
-    train, test = finetune.train_and_held_out(DATASETS["blimp_vz"], split=None, share=0.5, **asked)
-    assert (train, test) == tuple(list(load("blimp_vz", path=path, split=half)) for half in ("train", "test"))
+    train, test = finetune.train_and_held_out(dataset.DATASETS["blimp_vz"], split=None, share=0.5, **asked)
+    assert (train, test) == tuple(list(dataset.load("blimp_vz", path=path, split=half)) for half in ("train", "test"))
     assert len(train) == len(test) == 8
-    fewer = finetune.train_and_held_out(DATASETS["blimp_vz"], split=None, share=0.5, **{**asked, "n": 6})
+    fewer = finetune.train_and_held_out(dataset.DATASETS["blimp_vz"], split=None, share=0.5, **{**asked, "n": 6})
     assert [len(side) for side in fewer] == [3, 3]
-    part = finetune.train_and_held_out(DATASETS["blimp_vz"], split="train", share=0.25, **asked)
+    part = finetune.train_and_held_out(dataset.DATASETS["blimp_vz"], split="train", share=0.25, **asked)
     assert sorted(e.id or "" for side in part for e in side) == sorted(e.id or "" for e in train)
 
 
@@ -186,21 +192,21 @@ def test_a_dataset_of_two_halves_is_divided_as_it_says_itself(tmp_path: Path) ->
 )
 def test_refusals(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     given = {"kind": "classification", "model": "sentiment", "data": "sentiment", "out": tmp_path / "new", **change}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(errors.InputError, match=told):
         finetune.finetune(given.pop("kind"), **given)
     assert not (tmp_path / "new").exists()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(errors.InputError, match="not empty"):
         finetune.finetune("classification", model="sentiment", data="sentiment", out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
 def test_missing_accelerate_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(finetune.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install .*\[train\]'"):
+    with pytest.raises(errors.InputError, match=r"pip install .*\[train\]'"):
         finetune.finetune("classification", model="sentiment", data="sentiment", out=tmp_path / "new", n=4)
 
 
@@ -262,9 +268,9 @@ def test_classification_learns_is_saved_and_proven(tiny: Any, tmp_path: Path) ->
     assert saved.check().failed == []
     told = json.loads((tmp_path / "out" / "training.json").read_text())
     assert (told["seed"], told["examples"], told["held_out"], told["rate"]) == (42, 48, 16, 3e-3)
-    aside = list(load("sst2", path=tmp_path / "out" / "held_out.jsonl"))
+    aside = list(dataset.load("sst2", path=tmp_path / "out" / "held_out.jsonl"))
     assert [example.id for example in aside] == told["held_out_ids"]
-    assert aside == [example for example in load("sst2", path=data) if example.id in told["held_out_ids"]]
+    assert aside == [example for example in dataset.load("sst2", path=data) if example.id in told["held_out_ids"]]
     assert len(aside) == 16
 
 
@@ -303,5 +309,5 @@ def test_a_model_without_a_mask_token_is_refused(tiny: Any, tmp_path: Path) -> N
     settings["mask_token"] = None
     (place / "tokenizer_config.json").write_text(json.dumps(settings))
     (place / "special_tokens_map.json").unlink(missing_ok=True)
-    with pytest.raises(ModelError, match="mask token"):
+    with pytest.raises(errors.ModelError, match="mask token"):
         trained("prompt", place, tmp_path / "out", data="agreement", n=10)

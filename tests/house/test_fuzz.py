@@ -19,11 +19,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.base.errors import InputError, MixlensError
-from mixlens.runs.corpus import maps, shards
-from mixlens.scoring.attributions import known as attributions_known
-from mixlens.scoring.maps import known as maps_known
-from mixlens.types import Attribution, Map
+from mixlens.base import errors
+from mixlens.runs import corpus
+from mixlens.runs.corpus import shards
+from mixlens.scoring import attributions, maps
 
 parquet = pytest.importorskip("pyarrow.parquet")
 ROOT = Path(mixlens.__file__).parent
@@ -85,7 +84,7 @@ def asked(call: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return call()
-    except MixlensError:
+    except mixlens.MixlensError:
         return None
 
 
@@ -147,7 +146,7 @@ def test_any_ids(model: Any) -> None:
 )
 def test_ids_that_are_no_list_are_refused(model: Any, ids: Any, came: str) -> None:
     """Bytes are a sequence of integers to Python, and no list of ids."""
-    with pytest.raises(InputError, match=rf"^input_ids must be a list of integers, not {came}"):
+    with pytest.raises(errors.InputError, match=rf"^input_ids must be a list of integers, not {came}"):
         model.trace(input_ids=ids)
 
 
@@ -198,7 +197,7 @@ def test_any_segments_and_masks_of_one_length(model: Any) -> None:
 def test_any_option_of_mix(model: Any, name: Any, option: str, value: Any) -> None:
     trace = model.trace("The keys [MASK] rusty.")
     made = asked(lambda: mixlens.mix(trace, name, **{option: value}))
-    if isinstance(made, Map):
+    if isinstance(made, mixlens.Map):
         assert torch.isfinite(made.scores).all()
         asked(lambda: made.rollout(value))
         asked(lambda: made.readout(value))
@@ -227,7 +226,7 @@ def test_any_target(model: Any, sentiment: Any) -> None:
         for trace in traces:
             for options in ({"target": target, "foil": foil}, {option: value}):
                 made = asked(lambda trace=trace, options=options: mixlens.attribute(trace, name, **options))
-                assert made is None or (isinstance(made, Attribution) and torch.isfinite(made.scores).all())
+                assert made is None or (isinstance(made, mixlens.Attribution) and torch.isfinite(made.scores).all())
                 came += made is not None
 
     each()
@@ -236,7 +235,7 @@ def test_any_target(model: Any, sentiment: Any) -> None:
 
 FEW_STEPS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 4}, **conftest.QUICK}
 METHOD_OPTIONS = [
-    (name, option) for name, used in {**maps_known(), **attributions_known()}.items() for option in used.options
+    (name, option) for name, used in {**maps.known(), **attributions.known()}.items() for option in used.options
 ]
 
 
@@ -254,7 +253,7 @@ def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str
     """Sizes are bounded here: what is large takes its time, and is no error. The other options are those that are quick."""
     came = 0
     traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
-    own = {**maps_known(), **attributions_known()}[name].options[option]
+    own = {**maps.known(), **attributions.known()}[name].options[option]
     others = FEW_STEPS.get(name, {})
 
     @settings(QUICK, max_examples=2)  # beside those below
@@ -400,8 +399,8 @@ def test_a_malicious_shard_runs_nothing_and_names_no_other_file(model: Any, tmp_
     path.unlink()
     place = path.with_name(shards.file_name(0, hostile.read_bytes()))
     place.write_bytes(hostile.read_bytes())
-    with pytest.raises(MixlensError, match="are not there"):
-        list(maps(out))
+    with pytest.raises(mixlens.MixlensError, match="are not there"):
+        list(corpus.maps(out))
     with pytest.warns(UserWarning, match=place.name):
         made = mixlens.run(rows, model=model, out=out, progress=False, maps=True)
     assert made.done == 1
@@ -455,7 +454,7 @@ def test_any_result_file(tmp_path: Path) -> None:
         save_file({"scores": torch.zeros(2)}, file, metadata={"mixlens": json.dumps(told, default=str)})
         file.write_bytes(file.read_bytes()[:cut])
         made = asked(lambda: mixlens.load_result(file))
-        assert made is None or isinstance(made, Map | Attribution)
+        assert made is None or isinstance(made, mixlens.Map | mixlens.Attribution)
         came += made is not None
 
     each()

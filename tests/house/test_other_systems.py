@@ -13,8 +13,7 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 import mixlens
-from mixlens.base import files
-from mixlens.base.errors import InputError
+from mixlens.base import errors, files
 from mixlens.fast.loops import cpu
 from recipes.sources import parsed
 
@@ -131,7 +130,7 @@ def test_windows_takes_a_lock_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "msvcrt", Msvcrt())
     first, second = files.RunFolder(tmp_path / "run"), files.RunFolder(tmp_path / "run")
-    with first.held(), pytest.raises(InputError, match="another run is writing"), second.held():
+    with first.held(), pytest.raises(errors.InputError, match="another run is writing"), second.held():
         pass
 
 

@@ -10,26 +10,30 @@ from typing import Any
 import pytest
 
 from mixlens import data
-from mixlens.data.stored import jsonl
-from mixlens.model.loading import EMBEDDED
-from mixlens.runs.experiments.plan import PLANS, Item, Plan, Role, Step
-from mixlens.runs.experiments.reproduction import Reproduction
+from mixlens.data import stored as storing
+from mixlens.model import loading
+from mixlens.runs.experiments import plan as plans
+from mixlens.runs.experiments import reproduction
 from recipes.pages import results, stored
 
 STEPS = (
-    Step("table", "attcat-confidence", ("classifier",), "sentiment", "Table 2", n=5, fast=2, methods=("cat", "attcat")),
-    Step("layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=5, fast=2),
-    Step("absent", "attcat-layers", ("reader",), "sentiment", "Figure 5"),
+    plans.Step(
+        "table", "attcat-confidence", ("classifier",), "sentiment", "Table 2", n=5, fast=2, methods=("cat", "attcat")
+    ),
+    plans.Step("layers", "attcat-layers", ("classifier",), "sentiment", "Figure 4", n=5, fast=2),
+    plans.Step("absent", "attcat-layers", ("reader",), "sentiment", "Figure 5"),
 )
-ROLES = (Role("classifier", "a classifier", "sentiment"), Role("reader", "a reader"))
-ITEMS = (Item("Table 2", "numbers", steps=("table",)),)
+ROLES = (plans.Role("classifier", "a classifier", "sentiment"), plans.Role("reader", "a reader"))
+ITEMS = (plans.Item("Table 2", "numbers", steps=("table",)),)
 
 
 @pytest.fixture
 def material(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """One small paper: a model of the folder `shared`, one that was not tuned, and a size of its own for one run."""
-    PLANS.known()
-    monkeypatch.setitem(PLANS, "small", Plan("small", "Nobody 2020, Nothing", __name__, ROLES, STEPS, ITEMS))
+    plans.PLANS.known()
+    monkeypatch.setitem(
+        plans.PLANS, "small", plans.Plan("small", "Nobody 2020, Nothing", __name__, ROLES, STEPS, ITEMS)
+    )
     own = results.Material(
         {"classifier": "sentiment", "reader": "+tuned"},
         {"sentiment": "sentiment.jsonl"},
@@ -41,9 +45,9 @@ def material(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(results, "SHARED", tmp_path / "shared")
     (tmp_path / "shared" / "data").mkdir(parents=True)
     (tmp_path / "shared" / "models").mkdir()
-    (tmp_path / "shared" / "models" / "sentiment").symlink_to(EMBEDDED / "sentiment")
+    (tmp_path / "shared" / "models" / "sentiment").symlink_to(loading.EMBEDDED / "sentiment")
     texts = list(data.load("sentiment", n=6))
-    (tmp_path / "shared" / "data" / "sentiment.jsonl").write_text(jsonl(texts), encoding="utf-8")
+    (tmp_path / "shared" / "data" / "sentiment.jsonl").write_text(storing.jsonl(texts), encoding="utf-8")
     return tmp_path
 
 
@@ -76,7 +80,7 @@ def test_jobs_are_the_steps_the_long_ones_first(material: Path, monkeypatch: pyt
     asked: list[tuple[str, ...]] = []
     made = results.made
 
-    def noted(name: str, runs: Path, tuned: Path, settings: Any, only: Any = None) -> Reproduction:
+    def noted(name: str, runs: Path, tuned: Path, settings: Any, only: Any = None) -> reproduction.Reproduction:
         asked.append(tuple(only or ("all",)))
         return made(name, runs, tuned, settings, only)
 
@@ -94,7 +98,7 @@ def test_jobs_are_the_steps_the_long_ones_first(material: Path, monkeypatch: pyt
 def test_every_material_is_of_a_paper_and_names_its_steps() -> None:
     named = set()
     for name, material in results.MATERIALS.items():
-        plan = PLANS.find(name)
+        plan = plans.PLANS.find(name)
         steps = {step.name for step in plan.steps}
         assert {*material.sizes, *material.options, *material.left_out} <= steps
         of_one_step = {f"{step.name}:{role}" for step in plan.steps for role in step.models}

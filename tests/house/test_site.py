@@ -178,10 +178,10 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
     import typer
 
-    from mixlens.cli.app import app
+    from mixlens import cli
 
     shown = (site / "reference/commands.html").read_text()
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(cli.app)
     for name, command in group.commands.items():
         assert f">mixlens {name}<" in shown, name
         section = commands.section(name, command)

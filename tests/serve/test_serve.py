@@ -27,17 +27,11 @@ uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `serve`")
 
 import mixlens
 from mixlens.base import errors
-from mixlens.base.errors import InputError
 from mixlens.serve import app as serve_app
-from mixlens.serve.jobs import (
-    Desk,
-    Limits,
-    Stoppable,
-    StoppedError,
-)
+from mixlens.serve import jobs
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
-LIMITS = Limits(tokens=64, characters=2000, queue=3, seconds=60, kept=4, methods=4)
+LIMITS = jobs.Limits(tokens=64, characters=2000, queue=3, seconds=60, kept=4, methods=4)
 
 
 class Client:
@@ -100,7 +94,7 @@ def client(served: tuple[Client, Any]) -> Client:
 
 
 @pytest.fixture
-def desk(served: tuple[Client, Any]) -> Desk:
+def desk(served: tuple[Client, Any]) -> jobs.Desk:
     return served[1].desk
 
 
@@ -224,9 +218,9 @@ def test_a_run_refuses_the_same_text_in_the_same_words(
 def test_a_run_refuses_too_many_tokens_in_the_same_words(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     mixlens.run(["a " * 900], out=tmp_path / "run", progress=False)
-    desk = Desk([mixlens.load("agreement")], Limits(tokens=10_000))
+    desk = jobs.Desk([mixlens.load("agreement")], jobs.Limits(tokens=10_000))
     try:
-        with pytest.raises(InputError, match="'agreement' reads at most") as refused:
+        with pytest.raises(errors.InputError, match="'agreement' reads at most") as refused:
             desk.read("agreement", "a " * 900)
     finally:
         desk.close()
@@ -247,7 +241,7 @@ def test_a_run_refuses_the_same_methods_in_the_same_words(
 ) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("mixlens.runs.corpus.plan.LIMITS", errors.Limits(LIMITS.characters, LIMITS.methods))
-    with pytest.raises(InputError, match=says) as refused:
+    with pytest.raises(errors.InputError, match=says) as refused:
         mixlens.run(["a [MASK]"], methods=methods, out=tmp_path / "run", progress=False)
     assert client.post({"text": "a [MASK]", "methods": methods})[1]["error"] == str(refused.value)
 
@@ -357,14 +351,14 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             note("standing still", 0.5)
             torch.zeros(1).add(1)
             time.sleep(0.01)
-        raise InputError("went on")
+        raise errors.InputError("went on")
 
     monkeypatch.setattr("mixlens.serve.jobs.gather", slow)
     yield going
     going.set()
 
 
-def ended(desk: Desk, number: str, seconds: float = 60) -> Any:
+def ended(desk: jobs.Desk, number: str, seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         job = desk.job(number)
@@ -374,7 +368,7 @@ def ended(desk: Desk, number: str, seconds: float = 60) -> Any:
     raise AssertionError("it does not end")
 
 
-def test_a_full_queue_says_so_and_empties(client: Client, desk: Desk, held_up: threading.Event) -> None:
+def test_a_full_queue_says_so_and_empties(client: Client, desk: jobs.Desk, held_up: threading.Event) -> None:
     taken = []
     for _ in range(20):
         status, told = client.post({"text": SENTENCE, "methods": ["alti"]})
@@ -392,7 +386,7 @@ def test_a_full_queue_says_so_and_empties(client: Client, desk: Desk, held_up: t
     ended(desk, told["id"])  # before another test makes the worker stand still
 
 
-def test_running_and_waiting_jobs_are_cancelled(client: Client, desk: Desk, held_up: threading.Event) -> None:
+def test_running_and_waiting_jobs_are_cancelled(client: Client, desk: jobs.Desk, held_up: threading.Event) -> None:
     numbers = [client.post({"text": SENTENCE})[1]["id"] for _ in range(2)]
     end = time.monotonic() + 60
     while desk.job(numbers[0]).state != "running" and time.monotonic() < end:  # type: ignore[union-attr]
@@ -406,14 +400,16 @@ def test_running_and_waiting_jobs_are_cancelled(client: Client, desk: Desk, held
 
 
 def test_a_slow_text_is_stopped(held_up: threading.Event) -> None:
-    desk = Desk([mixlens.load("agreement")], Limits(seconds=0.2))
+    desk = jobs.Desk([mixlens.load("agreement")], jobs.Limits(seconds=0.2))
     job = desk.submit("agreement", {"text": SENTENCE})
     assert ended(desk, job.id).state == "failed"
     assert "stopped after 0.2 seconds" in str(job.error)
     desk.close()
 
 
-def test_an_error_inside_does_not_end_the_worker(monkeypatch: pytest.MonkeyPatch, desk: Desk, client: Client) -> None:
+def test_an_error_inside_does_not_end_the_worker(
+    monkeypatch: pytest.MonkeyPatch, desk: jobs.Desk, client: Client
+) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a secret path")
 
@@ -437,13 +433,13 @@ def test_a_stop_comes_between_operations_and_leaves_gradients_as_they_were() -> 
     model = mixlens.load("agreement")
     for name in ("value_zeroing", "integrated_gradients"):
         calls = 0
-        with pytest.raises(StoppedError, match="enough"), Stoppable(reason):
+        with pytest.raises(jobs.StoppedError, match="enough"), jobs.Stoppable(reason):
             mixlens.attribute(model.trace(SENTENCE), name)
         assert torch.is_grad_enabled()
         assert model.hf_model.config._attn_implementation != "mixlens"
         hooks = [m for m in model.hf_model.modules() if m._forward_hooks or m._forward_pre_hooks]
         assert hooks == []
-    with Stoppable(lambda: None):
+    with jobs.Stoppable(lambda: None):
         again = mixlens.attribute(model.trace(SENTENCE), "value_zeroing")
     torch.testing.assert_close(again.scores, mixlens.attribute(model.trace(SENTENCE), "value_zeroing").scores)
 
@@ -457,16 +453,16 @@ def test_what_tidies_up_after_a_stop_runs() -> None:
         finally:
             tidied.append(torch.ones(1).mul(2))
 
-    with pytest.raises(StoppedError), Stoppable(lambda: "enough"):
+    with pytest.raises(jobs.StoppedError), jobs.Stoppable(lambda: "enough"):
         work()
     assert float(tidied[0]) == 2
     stop = []
-    with Stoppable(lambda: "enough" if stop else None), torch.no_grad():
+    with jobs.Stoppable(lambda: "enough" if stop else None), torch.no_grad():
         stop.append(True)  # the very next thing is the switch back, and that is not stopped
     assert torch.is_grad_enabled()
 
 
-def test_only_the_last_results_are_kept(client: Client, desk: Desk) -> None:
+def test_only_the_last_results_are_kept(client: Client, desk: jobs.Desk) -> None:
     numbers = []
     for _ in range(LIMITS.kept + 4):
         _, made = client.post({"text": "keys [MASK]", "methods": ["random"]})
@@ -479,12 +475,12 @@ def test_only_the_last_results_are_kept(client: Client, desk: Desk) -> None:
 
 def test_bad_servers_are_refused() -> None:
     model = mixlens.load("agreement")
-    with pytest.raises(InputError, match="two models are called"):
-        Desk([model, model], Limits())
-    with pytest.raises(InputError, match="no model"):
-        Desk([], Limits())
+    with pytest.raises(errors.InputError, match="two models are called"):
+        jobs.Desk([model, model], jobs.Limits())
+    with pytest.raises(errors.InputError, match="no model"):
+        jobs.Desk([], jobs.Limits())
     taken = socket.create_server(("127.0.0.1", 0))
-    with pytest.raises(InputError, match="cannot listen"):
+    with pytest.raises(errors.InputError, match="cannot listen"):
         serve_app.run([model], host="127.0.0.1", port=taken.getsockname()[1])
     taken.close()
 

@@ -14,11 +14,11 @@ import torch
 
 pytest.importorskip("fastapi", reason="needs the extra `serve`")
 
+import mixlens
 from mixlens.base import errors
 from mixlens.serve import jobs
 from mixlens.serve import jobs as desk_jobs
 from mixlens.show import report
-from mixlens.types import Example
 
 
 class Tokenizer:
@@ -236,11 +236,11 @@ def test_how_long_a_text_may_be(desk: desk_jobs.Desk, held: Held, monkeypatch: p
     ):
         desk.read("b", "w " * 9)
 
-    def truncated(example: Example, reader: Any, most: int) -> Example:
+    def truncated(example: mixlens.Example, reader: Any, most: int) -> mixlens.Example:
         assert reader is desk._readers["a"]
         if example.text == "short":
             return example
-        return Example(example.text[:2], example.pair, info={"truncated": 12, "most": most})
+        return mixlens.Example(example.text[:2], example.pair, info={"truncated": 12, "most": most})
 
     monkeypatch.setattr(jobs, "truncated", truncated)
     line = "The text has 12 tokens; the first 5 are explained, the rest was not read."

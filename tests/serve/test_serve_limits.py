@@ -27,19 +27,14 @@ from test_serve import SENTENCE, Client, ended
 
 import mixlens
 from mixlens.serve import app as serve_app
-from mixlens.serve.guard import Guard, host_name
-from mixlens.serve.jobs import (
-    Desk,
-    Limits,
-    Stoppable,
-    StoppedError,
-)
+from mixlens.serve import guard as guarding
+from mixlens.serve import jobs
 
 PAGE = Path(mixlens.__file__).parent / "show" / "page"
 
 
 @contextmanager
-def serving(limits: Limits, *names: str) -> Iterator[tuple[Client, Desk]]:
+def serving(limits: jobs.Limits, *names: str) -> Iterator[tuple[Client, jobs.Desk]]:
     app = serve_app.application([mixlens.load(name) for name in names], limits=limits)
     place = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(serve_app.settings(app))
@@ -55,31 +50,31 @@ def serving(limits: Limits, *names: str) -> Iterator[tuple[Client, Desk]]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Client, Desk]]:
-    with serving(Limits(tokens=64, seconds=60), "agreement", "sentiment") as made:
+def served() -> Iterator[tuple[Client, jobs.Desk]]:
+    with serving(jobs.Limits(tokens=64, seconds=60), "agreement", "sentiment") as made:
         yield made
 
 
 @pytest.fixture
-def client(served: tuple[Client, Desk]) -> Client:
+def client(served: tuple[Client, jobs.Desk]) -> Client:
     return served[0]
 
 
 @pytest.fixture
-def desk(served: tuple[Client, Desk]) -> Desk:
+def desk(served: tuple[Client, jobs.Desk]) -> jobs.Desk:
     return served[1]
 
 
 # --- every method stops ---
 
 
-def running(desk: Desk, number: str) -> None:
+def running(desk: jobs.Desk, number: str) -> None:
     until = time.monotonic() + 60
     while desk.job(number).state != "running" and time.monotonic() < until:  # type: ignore[union-attr]
         time.sleep(0.01)
 
 
-def test_a_million_steps_are_cancelled(client: Client, desk: Desk) -> None:
+def test_a_million_steps_are_cancelled(client: Client, desk: jobs.Desk) -> None:
     """They would take hours: that the job ends at all is that it was stopped."""
     status, made = client.post({"text": SENTENCE, "methods": ["integrated_gradients:steps=1000000"]})
     assert status == 202
@@ -90,7 +85,7 @@ def test_a_million_steps_are_cancelled(client: Client, desk: Desk) -> None:
 
 
 def test_a_million_steps_end_at_the_time_limit() -> None:
-    desk = Desk([mixlens.load("agreement")], Limits(seconds=0.5))
+    desk = jobs.Desk([mixlens.load("agreement")], jobs.Limits(seconds=0.5))
     try:
         job = desk.submit("agreement", {"text": SENTENCE, "methods": ["integrated_gradients:steps=1000000"]})
         assert ended(desk, job.id).state == "failed"
@@ -120,7 +115,7 @@ def test_the_way_back_through_a_graph_stops_too() -> None:
         torch.autograd.grad(StopComes.apply(x.exp()).sum(), [x])
         finished.append(True)
 
-    with pytest.raises(StoppedError, match="enough"), Stoppable(lambda: "enough" if stop else None):
+    with pytest.raises(jobs.StoppedError, match="enough"), jobs.Stoppable(lambda: "enough" if stop else None):
         work()
     assert stop
     assert not finished
@@ -130,14 +125,14 @@ def test_the_way_back_through_a_graph_stops_too() -> None:
 def test_it_is_asked_on_every_methods_way_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = mixlens.load("sentiment").trace("The plot was dull.")
     asked: list[bool] = []
-    own = Stoppable.unpacked
+    own = jobs.Stoppable.unpacked
 
-    def unpacked(self: Stoppable, saved: torch.Tensor) -> torch.Tensor:
+    def unpacked(self: jobs.Stoppable, saved: torch.Tensor) -> torch.Tensor:
         asked.append(True)
         return own(self, saved)
 
-    monkeypatch.setattr(Stoppable, "unpacked", unpacked)
-    with Stoppable(lambda: None):
+    monkeypatch.setattr(jobs.Stoppable, "unpacked", unpacked)
+    with jobs.Stoppable(lambda: None):
         mixlens.attribute(trace, name)
     assert len(asked) > len(trace.layers)
 
@@ -145,13 +140,13 @@ def test_it_is_asked_on_every_methods_way_back(name: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["integrated_gradients", "deeplift", "transatt", "hta_layer"])
 def test_asking_changes_no_number(name: str) -> None:
     trace = mixlens.load("sentiment").trace("The plot was dull.")
-    with Stoppable(lambda: None):
+    with jobs.Stoppable(lambda: None):
         asked = mixlens.attribute(trace, name).scores
     assert torch.equal(asked, mixlens.attribute(trace, name).scores)
 
 
 def test_memory_that_runs_out_is_told_and_the_server_goes_on(
-    client: Client, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    client: Client, desk: jobs.Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise MemoryError
@@ -190,7 +185,7 @@ HALF_A_BODY = (
 
 
 def test_half_a_body_takes_no_place() -> None:
-    with serving(Limits(tokens=64, at_once=2), "agreement") as (client, _), ExitStack() as stack:
+    with serving(jobs.Limits(tokens=64, at_once=2), "agreement") as (client, _), ExitStack() as stack:
         for _ in range(4):  # more are held than may be answered at once
             stack.enter_context(sent(client.port, HALF_A_BODY))
         assert client.get("/api/models")[0] == 200
@@ -207,7 +202,7 @@ def test_a_request_in_pieces_is_answered(client: Client) -> None:
 
 
 def test_no_more_connections_than_the_limit() -> None:
-    with serving(Limits(connections=3), "agreement") as (client, _), ExitStack() as stack:
+    with serving(jobs.Limits(connections=3), "agreement") as (client, _), ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(sent(client.port, HALF_A_BODY))
         assert client.raw("GET", "/api/models")[0] == 503
@@ -234,7 +229,7 @@ def test_no_more_connections_than_the_limit() -> None:
     ],
 )
 def test_a_host_is_a_name_and_a_port_and_nothing_else(host: str, name: str) -> None:
-    assert host_name(host) == name
+    assert guarding.host_name(host) == name
 
 
 @pytest.mark.parametrize("host", ["evil.com@127.0.0.1", "127.0.0.1#.evil.com", "127.0.0.1?x", "localhost."])
@@ -271,7 +266,7 @@ def test_a_folder_is_called_by_its_own_name() -> None:
         one = copy.copy(model)
         one.name = place
         folders.append(one)
-    desk = Desk(folders, Limits())
+    desk = jobs.Desk(folders, jobs.Limits())
     try:
         assert list(desk.models) == ["mine", "mine (2)", "org/model"]
         assert [one.name for one in folders] == [
@@ -393,7 +388,7 @@ def test_an_answer_that_fails_is_logged_and_is_not_begun_again(begins: bool, log
         "headers": [(b"host", b"localhost")],
         "query_string": b"",
     }
-    guard = Guard(application_that_fails, None, Limits(), ("localhost",))  # type: ignore[arg-type]
+    guard = guarding.Guard(application_that_fails, None, jobs.Limits(), ("localhost",))  # type: ignore[arg-type]
     asyncio.run(guard(scope, receive, send))
     assert [message["status"] for message in sent if "status" in message] == [200 if begins else 500]
     assert "a request failed: RuntimeError: secret" in [record.getMessage() for record in logged]

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.answers import case, from_dict
+from mixlens import answers
+from mixlens.answers import case
 from mixlens.base import errors
 
 TEXT = "A dull film, but the cast is wonderful."
@@ -75,15 +76,17 @@ def test_signed_methods_come_before_the_others_and_the_leading_one_first() -> No
 
 
 def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_score() -> None:
-    from mixlens.answers.names import NAMES
-    from mixlens.scoring import asking
-    from mixlens.scoring.attributions import known as attributions
-    from mixlens.scoring.maps import known as maps
+    from mixlens.answers import names
+    from mixlens.scoring import asking, attributions, maps
 
-    assert set(NAMES) >= {*maps(), *attributions()}
-    assert len({name.name for name in NAMES.values()}) == len({name.everyday for name in NAMES.values()}) == len(NAMES)
+    assert set(names.NAMES) >= {*maps.known(), *attributions.known()}
+    assert (
+        len({name.name for name in names.NAMES.values()})
+        == len({name.everyday for name in names.NAMES.values()})
+        == len(names.NAMES)
+    )
     trace = lens("sentiment").trace(TEXT)
-    for method in attributions():
+    for method in attributions.known():
         if not asking.parse_method(method).signed:
             assert float(mixlens.attribute(trace, method).scores.min()) >= 0, method
     assert not asking.parse_method("blank_out:absolute=true").signed
@@ -273,7 +276,7 @@ def test_a_target_that_the_model_does_not_say_has_no_easy_yes() -> None:
 def test_an_answer_of_an_older_file_is_read() -> None:
     content = answer().to_dict()
     del content["trust"]["but"], content["answer"]["predicted"]
-    assert from_dict(content) == answer()
+    assert answers.from_dict(content) == answer()
 
 
 def test_a_text_that_is_cut_says_so_and_one_that_is_not_is_refused() -> None:
@@ -364,7 +367,7 @@ def test_json_is_read_back_as_the_same_value(tmp_path: Any) -> None:
     assert content["kind"] == "why"
     assert content["answer"]["for"] == list(why.answer.for_)
     assert content["trust"]["random"]["all"] is True
-    assert from_dict(content) == why
+    assert answers.from_dict(content) == why
     why.to_json(tmp_path / "why.json")
     assert mixlens.load_result(tmp_path / "why.json") == why
     (tmp_path / "other.json").write_text('{"kind": "map"}')
@@ -411,4 +414,4 @@ def test_any_text_has_an_answer_whose_numbers_fit(words: list[str], between: str
     assert len(why.answer.for_) == why.trust.k <= max(1, min(3, len(free) // 2))
     assert 0 <= why.trust.random.low <= why.trust.random.mean + 1e-12
     assert why.trust.random.mean <= why.trust.random.high + 1e-12
-    assert from_dict(json.loads(why.to_json())) == why
+    assert answers.from_dict(json.loads(why.to_json())) == why

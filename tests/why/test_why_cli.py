@@ -11,8 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 import mixlens
-from mixlens.answers import from_dict
-from mixlens.cli.app import main
+from mixlens import answers, cli
 from mixlens.show import text as shown_text
 from mixlens.show import why_text
 
@@ -23,7 +22,7 @@ def run(*arguments: str, monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> 
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("sys.argv", ["mixlens", *arguments])
     with pytest.raises(SystemExit) as done:
-        main()
+        cli.main()
     if done.value.code not in (0, None):
         raise RuntimeError(done.value.code)
 
@@ -121,7 +120,7 @@ def test_at_most_twelve_bars_and_the_rest_is_counted() -> None:
 
 def changed(why: Any, **parts: Any) -> Any:
     """The answer with other facts; what is said of them is said anew."""
-    return from_dict({**why.to_dict(), **parts})
+    return answers.from_dict({**why.to_dict(), **parts})
 
 
 def test_a_word_that_stands_in_the_text_more_than_once_has_its_place_beside_its_bar(why: Any) -> None:

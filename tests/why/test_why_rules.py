@@ -9,7 +9,8 @@ import pytest
 import why_example
 
 import mixlens
-from mixlens.answers import from_dict, rules
+from mixlens import answers
+from mixlens.answers import rules
 from mixlens.base import text as wording
 
 TURNED = {"whole": 0.999, "without": 0.001, "random": 0.945, "k": 3, "turned": True}
@@ -165,7 +166,7 @@ def made(
     trust["single"] = None if single is None else {"word": 6, "without": single[0], "turned": single[1]}
     given = {**why_example.example()["answer"], "for": [6, 7, 5][:k], "against": [], **dict(answer)}
     agreed = {"agreement": {"same": 2, "of": 2, "k": k}, "gaps": {"completeness": None, "reconstruction": None}}
-    return from_dict(why_example.example(answer=given, trust=trust, **{**agreed, **changed}))
+    return answers.from_dict(why_example.example(answer=given, trust=trust, **{**agreed, **changed}))
 
 
 def plain(text: str) -> str:
