@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 import torch
 from conftest import hf_model
 from test_attributions import tokenizer_of
-from typer.testing import CliRunner
+from test_cli import refuse, run
 
 import mixlens
 from mixlens import cli
@@ -27,23 +28,6 @@ from mixlens.scoring import asking, attributions, maps, notices
 
 SENTENCE = "The keys to the cabinet [MASK] rusty."
 REVIEW = "A dull, lifeless film that wastes a wonderful cast."
-runner = CliRunner()
-
-
-def run(*arguments: str, columns: int = 120, given: str | None = None) -> str:
-    result = runner.invoke(cli.app, list(arguments), env={"COLUMNS": str(columns)}, input=given)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
-
-
-def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    return lines[0]
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +43,18 @@ def causal(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_text_from_standard_input_or_a_file(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = run("explain", SENTENCE, "--no-color")
-    assert run("explain", "-", "--no-color", given=SENTENCE + "\n") == expected
+    expected = run("explain --no-color", SENTENCE)
+    assert run("explain - --no-color", given=SENTENCE + "\n") == expected
     place = tmp_path / "text.txt"
     place.write_text(SENTENCE + "\r\n", encoding="utf-8-sig", newline="")
-    assert run("explain", "--file", str(place), "--no-color") == expected
+    assert run("explain --file", str(place), "--no-color") == expected
     for command in ("map", "compare"):
         assert run(command, "-", "--no-color", given=SENTENCE) == run(command, "--file", str(place), "--no-color")
-    run("plot", "-", "-o", str(tmp_path / "a.svg"), given=SENTENCE)
+    run("plot - -o", str(tmp_path / "a.svg"), given=SENTENCE)
     place.write_bytes(b"\xff\xfe\xff")
-    assert "is not text in UTF-8" in refuse(capsys, monkeypatch, "explain", "--file", str(place))
-    assert "cannot be read: No such file" in refuse(capsys, monkeypatch, "explain", "--file", str(tmp_path / "none"))
-    for arguments in (("explain",), ("map",), ("compare", SENTENCE, "--file", str(place)), ("plot", "-o", "x.svg")):
+    assert "is not text in UTF-8" in refuse(capsys, monkeypatch, "explain --file", str(place))
+    assert "cannot be read: No such file" in refuse(capsys, monkeypatch, "explain --file", str(tmp_path / "none"))
+    for arguments in (("explain",), ("map",), ("compare", SENTENCE, "--file", str(place)), ("plot -o x.svg",)):
         assert "give one text: in quotes, - to read it from standard input, or --file" in refuse(
             capsys, monkeypatch, *arguments
         )
@@ -99,8 +83,8 @@ def test_every_command_takes_options_of_methods(tmp_path: Path) -> None:
     told = json.loads(run("map", SENTENCE, "--method", written, "--json"))
     torch.testing.assert_close(torch.tensor(told["scores"]), library.scores, rtol=1e-5, atol=1e-7)  # float32
     row = library.rollout().readout("[MASK]").scores.tolist()
-    for command in (("explain", "--method", written), ("compare", "--methods", written)):
-        told = json.loads(run(command[0], SENTENCE, *command[1:], "--json"))
+    for command in (("explain --method", written), ("compare --methods", written)):
+        told = json.loads(run(*command, SENTENCE, "--json"))
         assert told["method"] == "value_zeroing"
         assert told["info"]["options"]["distance"] == "euclidean"
         assert told["scores"] == pytest.approx(row, rel=1e-4)  # products of float32 matrices in two orders
@@ -110,7 +94,7 @@ def test_every_command_takes_options_of_methods(tmp_path: Path) -> None:
     assert "alti:variant=released" in run(
         "compare", SENTENCE, "--methods", f"alti,alti:variant=released,{written}", "--no-color"
     )
-    rolled = json.loads(run("explain", SENTENCE, "--method", "attention:rollout=abnar", "--json"))
+    rolled = json.loads(run("explain --method attention:rollout=abnar --json", SENTENCE))
     assert rolled["info"]["rollout"]["convention"] == "abnar"
     by_layer = run("explain", SENTENCE, "--method", written, "--layers", "--no-color")
     last = library.rollout().readout("[MASK]").scores
@@ -119,19 +103,19 @@ def test_every_command_takes_options_of_methods(tmp_path: Path) -> None:
 
 
 def test_the_variant_is_said_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = json.loads(run("explain", SENTENCE, "--method", "alti:variant=released", "--variant", "released", "--json"))
+    both = json.loads(run("explain --method alti:variant=released --variant released --json", SENTENCE))
     assert both["info"]["variant"] == "released"
-    told = refuse(capsys, monkeypatch, "explain", SENTENCE, "--method", "alti:variant=released", "--variant", "paper")
+    told = refuse(capsys, monkeypatch, "explain --method alti:variant=released --variant paper", SENTENCE)
     assert "name two variants" in told
-    assert "has no variant 'nope'" in refuse(capsys, monkeypatch, "explain", SENTENCE, "--variant", "nope")
+    assert "has no variant 'nope'" in refuse(capsys, monkeypatch, "explain --variant nope", SENTENCE)
     assert "has no option 'distanc'" in refuse(
-        capsys, monkeypatch, "compare", SENTENCE, "--methods", "value_zeroing:distanc=2"
+        capsys, monkeypatch, "compare --methods value_zeroing:distanc=2", SENTENCE
     )
-    assert "give --rollout" in refuse(capsys, monkeypatch, "map", SENTENCE, "--method", "alti:rollout=abnar")
+    assert "give --rollout" in refuse(capsys, monkeypatch, "map --method alti:rollout=abnar", SENTENCE)
 
 
 def test_what_an_error_advises_can_be_typed(causal: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = ("explain", "the play", "-m", causal)
+    asked = ("explain 'the play' -m", causal)
     told = refuse(capsys, monkeypatch, *asked, "--method", "blank_out")
     advised = re.search(r"Use --method (blank_out:replacement=\w+)", told)
     assert advised is not None, told
@@ -142,18 +126,18 @@ def test_what_an_error_advises_can_be_typed(causal: str, capsys: Any, monkeypatc
     ("arguments", "message"),
     [
         (("explain", "[MASK] keys [MASK] rusty."), "Say which one: --query INDEX."),
-        (("explain", REVIEW, "--method", "attcat"), "or give --query."),
+        (("explain --method attcat", REVIEW), "or give --query."),
         (
-            ("explain", SENTENCE, "--task", "base", "--method", "attcat"),
+            ("explain --task base --method attcat", SENTENCE),
             "Load it with --task, for example --task classification",
         ),
-        (("explain", SENTENCE, "--method", "raw_attention", "--foil", "x"), "leave --foil and --score out"),
+        (("explain --method raw_attention --foil x", SENTENCE), "leave --foil and --score out"),
         (
-            ("plot", SENTENCE, "--method", "raw_attention", "--score", "logit", "-o", "x.svg"),
+            ("plot --method raw_attention --score logit -o x.svg", SENTENCE),
             "leave --foil and --score out",
         ),
-        (("explain", SENTENCE, "--target", "gold", "--method", "attcat"), "`mixlens run`"),
-        (("report", SENTENCE, "--target", "were", "-o", "x.html"), "maps explain a position: give --query."),
+        (("explain --target gold --method attcat", SENTENCE), "`mixlens run`"),
+        (("report --target were -o x.html", SENTENCE), "maps explain a position: give --query."),
     ],
 )
 def test_errors_name_options_that_are_there(
@@ -189,7 +173,7 @@ def test_an_error_that_is_made_of_parts_is_told_too() -> None:
 def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "reviews.csv"
     place.write_text("review,verdict\na good film,1\na bad film,0\n")
-    told = refuse(capsys, monkeypatch, "judge", "sentiment", str(place))
+    told = refuse(capsys, monkeypatch, "judge sentiment", str(place))
     assert "Name them: --text-field, --pair-field, --label-field." in told
     asked = (
         "--text-field",
@@ -200,12 +184,12 @@ def test_judge_names_fields(tmp_path: Path, capsys: Any, monkeypatch: pytest.Mon
         "random,attcat:variant=released,alti",
         "--metrics",
     )
-    out = run("judge", "sentiment", str(place), *asked, "faithfulness", columns=80)
+    out = run("judge sentiment", str(place), *asked, "faithfulness", columns=80)
     assert max(len(line.strip()) for line in out.splitlines()) <= 80  # blanks that clear the progress bar are no text
     assert "On these 2 texts" in out
     assert "Caution: 2 texts are few." in out.replace("\n", " ")
     assert "--full" in out
-    full = run("judge", "sentiment", str(place), *asked, "faithfulness", "--full", columns=80)
+    full = run("judge sentiment", str(place), *asked, "faithfulness", "--full", columns=80)
     assert max(len(line.strip()) for line in full.splitlines()) <= 80
     assert full.count("attcat:variant=released") > 1  # in every block of columns
 
@@ -217,22 +201,20 @@ def test_a_target_of_a_method_that_explains_a_position(
     capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for arguments in (
-        ("explain", "a good film", "-m", "sentiment", "--target", "negative"),
-        ("plot", "a good film", "-m", "sentiment", "--target", "negative", "-o", str(tmp_path / "x.svg")),
-        ("explain", "a good film", "-m", "sentiment", "--method", "raw_attention", "--target", "negative"),
+        ("explain 'a good film' -m sentiment --target negative",),
+        ("plot 'a good film' -m sentiment --target negative -o", str(tmp_path / "x.svg")),
+        ("explain 'a good film' -m sentiment --method raw_attention --target negative",),
     ):
         told = refuse(capsys, monkeypatch, *arguments)
         assert "explains a position, and no token of the text is 'negative'" in told
         assert "attcat" in told
         assert "deeplift" in told
-    told = refuse(capsys, monkeypatch, "map", "a good film", "-m", "sentiment", "--target", "negative")
+    told = refuse(capsys, monkeypatch, "map 'a good film' -m sentiment --target negative")
     assert "no token 'negative'." in told
     assert told.endswith("A class is explained by mixlens explain --method deeplift --target negative.")
-    told = refuse(capsys, monkeypatch, "compare", SENTENCE, "--target", "were")
+    told = refuse(capsys, monkeypatch, "compare --target were", SENTENCE)
     assert "explain a position, whatever the class or word: leave --target, --foil and --score out" in told
-    told = json.loads(
-        run("explain", "a good film", "-m", "sentiment", "--method", "deeplift", "--target", "negative", "--json")
-    )
+    told = json.loads(run("explain 'a good film' -m sentiment --method deeplift --target negative --json"))
     assert told["info"]["target"] == "negative"
 
 
@@ -250,7 +232,7 @@ def test_compare_takes_a_target_and_says_who_explains_what() -> None:
 
 def test_a_map_shows_one_row_alone() -> None:
     made = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").readout("keys", layer=1)
-    out = run("map", SENTENCE, "--layer", "2", "--query", "keys", "--no-color")
+    out = run("map --layer 2 --query keys --no-color", SENTENCE)
     for token, score in zip(made.tokens, made.scores.tolist(), strict=True):
         assert re.search(rf"{re.escape(token)} +{re.escape(wording.percent(score).replace(wording.THIN, ' '))}", out), (
             token
@@ -258,19 +240,17 @@ def test_a_map_shows_one_row_alone() -> None:
 
 
 def test_names_that_are_printed_can_be_typed(causal: str) -> None:
-    out = run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--no-color")
+    out = run("explain 'the play' --method grad_x_input --no-color -m", causal)
     printed = re.search(r"predicts  (\S+) [\d.]+%   (\S+) ", out)
     target = re.search(r"logit of (\S+) at", out)
     assert printed is not None
     assert target is not None
-    predicted = json.loads(run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--json"))["scores"]
+    predicted = json.loads(run("explain 'the play' --method grad_x_input --json -m", causal))["scores"]
     for name in (printed[1], target[1]):
-        again = json.loads(
-            run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", name, "--json")
-        )
+        again = json.loads(run("explain 'the play' -m", causal, "--method", "grad_x_input", "--target", name, "--json"))
         assert again["scores"] == predicted
     other = json.loads(
-        run("explain", "the play", "-m", causal, "--method", "grad_x_input", "--target", printed[2], "--json")
+        run("explain 'the play' -m", causal, "--method", "grad_x_input", "--target", printed[2], "--json")
     )
     assert other["scores"] != predicted
 
@@ -298,15 +278,15 @@ def test_a_text_without_a_mask_is_told_before_the_table(command: str) -> None:
     assert "no [MASK]" not in run(command, REVIEW, "--query", "1", "--no-color")
     known = run(command, SENTENCE, "--no-color")
     assert "note:" not in known
-    assert json.loads(run("explain", REVIEW, "--json"))["info"]["notices"]
-    assert "notices" not in json.loads(run("explain", SENTENCE, "--json"))["info"]
+    assert json.loads(run("explain --json", REVIEW))["info"]["notices"]
+    assert "notices" not in json.loads(run("explain --json", SENTENCE))["info"]
 
 
 def test_a_map_tells_of_words_that_are_not_known() -> None:
     assert "note: the vocabulary of 'agreement' does not know 5 of the 7 words of three letters or more" in run(
-        "map", REVIEW, "--no-color", columns=400
+        "map --no-color", REVIEW, columns=400
     )
-    assert "note:" not in run("map", SENTENCE, "--no-color")
+    assert "note:" not in run("map --no-color", SENTENCE)
 
 
 def test_a_vocabulary_that_knows_the_words_is_not_blamed() -> None:
@@ -357,11 +337,11 @@ def test_a_run_tells_of_rows_that_say_little(tmp_path: Path) -> None:
 # --- terminals
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> bytes:
+def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, line: str, *words: str) -> bytes:
     """What the command writes to a terminal of this encoding."""
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict", newline="\n")
     monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
+    monkeypatch.setattr(sys, "argv", ["mixlens", *shlex.split(line), *words])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert not end.value.code
@@ -377,7 +357,7 @@ def in_plain_letters(told: str) -> None:
 
 def test_the_command_prints_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     for encoding in ("latin-1", "ascii"):
-        told = printed(monkeypatch, encoding, "explain", "The keys [MASK] rusty.", "--method", "attcat")
+        told = printed(monkeypatch, encoding, "explain 'The keys [MASK] rusty.' --method attcat")
         in_plain_letters(told.decode(encoding))
 
 
@@ -396,7 +376,7 @@ def test_the_command_prints_where_the_locale_says_nothing() -> None:
 
 
 def test_json_is_json_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = printed(monkeypatch, "ascii", "explain", "The keys 👩‍👧 日本 [MASK] rusty.", "--json")
+    told = printed(monkeypatch, "ascii", "explain 'The keys 👩\u200d👧 日本 [MASK] rusty.' --json")
     assert json.loads(told)["info"]["text"] == "The keys 👩‍👧 日本 [MASK] rusty."
 
 
@@ -438,7 +418,7 @@ def test_waiting_is_told_of_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_timing_says_what_loading_was() -> None:
-    out = run("explain", SENTENCE, "--timing")
+    out = run("explain --timing", SENTENCE)
     parts = {
         line.rsplit(maxsplit=2)[0].strip(): float(line.rsplit(maxsplit=2)[1])
         for line in out.splitlines()

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,14 +23,15 @@ SENTENCE = "The keys to the cabinet [MASK] rusty."
 runner = CliRunner()
 
 
-def run(*arguments: str) -> str:
-    result = runner.invoke(cli.app, list(arguments), env={"COLUMNS": "120"})
+def run(line: str, *words: str, columns: int = 120, given: str | None = None) -> str:
+    asked = [*shlex.split(line), *words]
+    result = runner.invoke(cli.app, asked, env={"COLUMNS": str(columns)}, input=given)
     assert result.exit_code == 0, (result.output, result.exception)
     return result.output
 
 
-def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["mixlens", *arguments])
+def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, *words: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["mixlens", *shlex.split(line), *words])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 2
@@ -39,7 +41,7 @@ def refuse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_explain_shows_model_method_prediction_and_heat_map() -> None:
-    out = run("explain", SENTENCE, "--no-color")
+    out = run("explain --no-color", SENTENCE)
     assert "model agreement · method alti · rollout alti" in out
     predicted = re.search(r"predicts  (\w+) ([\d.]+)%", out)
     assert predicted is not None
@@ -49,7 +51,7 @@ def test_explain_shows_model_method_prediction_and_heat_map() -> None:
 
 
 def test_explain_json_is_what_the_library_gives() -> None:
-    told = json.loads(run("explain", SENTENCE, "--method", "globenc", "--json"))
+    told = json.loads(run("explain --method globenc --json", SENTENCE))
     read = mixlens.load("agreement").explain(SENTENCE, method="globenc")
     assert told["tokens"] == list(read.tokens)
     assert told["scores"] == pytest.approx(read.scores.tolist(), rel=1e-5)
@@ -73,16 +75,16 @@ def test_a_query_is_a_token_or_an_index(query: str) -> None:
 
 
 def test_map_shows_one_layer() -> None:
-    out = run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--no-color")
+    out = run("map --layer 3 --method value_zeroing --no-color", SENTENCE)
     assert "after layer 3" in out
-    told = json.loads(run("map", SENTENCE, "--layer", "3", "--method", "value_zeroing", "--json"))
+    told = json.loads(run("map --layer 3 --method value_zeroing --json", SENTENCE))
     scores = torch.tensor(told["scores"])
     assert scores.shape[0] == mixlens.load("agreement").n_layers
     torch.testing.assert_close(scores.sum(-1), torch.ones(scores.shape[:2]), rtol=1e-4, atol=1e-4)
 
 
 def test_compare_runs_several_methods() -> None:
-    out = run("compare", SENTENCE, "--methods", "attention,alti,random", "--no-color")
+    out = run("compare --methods attention,alti,random --no-color", SENTENCE)
     assert [line.split()[0] for line in out.splitlines() if line.startswith((" attention", " alti", " random"))] == [
         "attention",
         "alti",
@@ -98,7 +100,7 @@ def test_methods_and_families_list_what_there_is() -> None:
 
 
 def test_check_prints_every_gap() -> None:
-    out = run("check", "agreement", "--dtype", "float64")
+    out = run("check agreement --dtype float64")
     assert out.count("ok ") == len(mixlens.load("agreement").proof.gaps)
     assert "FAILS" not in out
 
@@ -107,41 +109,41 @@ def test_check_prints_every_gap() -> None:
     ("arguments", "message"),
     [
         (
-            ("explain", SENTENCE, "--method", "alit"),
+            ("explain --method alit", SENTENCE),
             "unknown method 'alit'. Did you mean 'alti'? `mixlens methods` lists all.",
         ),
-        (("explain", "", "--model", "agreement"), "the text is empty"),
+        (("explain '' --model agreement",), "the text is empty"),
         (("explain", "   "), "the text is empty"),
-        (("explain", SENTENCE, "--model", "no-such/model"), "cannot load 'no-such/model'"),
-        (("explain", SENTENCE, "--query", "locks"), "no token 'locks'"),
+        (("explain --model no-such/model", SENTENCE), "cannot load 'no-such/model'"),
+        (("explain --query locks", SENTENCE), "no token 'locks'"),
         (("explain", "[MASK] keys [MASK] rusty."), "2 mask tokens, at [1, 3]"),
-        (("explain", SENTENCE, "--query", "99"), "out of range"),
+        (("explain --query 99", SENTENCE), "out of range"),
         (("explain", "key " * 600), "reads at most"),
-        (("explain", SENTENCE, "--dtype", "int4"), "unknown dtype 'int4'"),
-        (("explain", SENTENCE, "--variant", "pape"), "Did you mean 'paper'"),
-        (("explain", SENTENCE, "--save", "x.txt"), "saved as .safetensors"),
-        (("map", SENTENCE, "--layer", "9"), "layer 9 does not exist"),
-        (("map", SENTENCE, "--layer", "0"), "layer 0 does not exist"),
-        (("compare", SENTENCE, "--methods", "alti,nope"), "unknown method 'nope'"),
-        (("compare", SENTENCE, "--methods", ","), "no method was asked for"),
+        (("explain --dtype int4", SENTENCE), "unknown dtype 'int4'"),
+        (("explain --variant pape", SENTENCE), "Did you mean 'paper'"),
+        (("explain --save x.txt", SENTENCE), "saved as .safetensors"),
+        (("map --layer 9", SENTENCE), "layer 9 does not exist"),
+        (("map --layer 0", SENTENCE), "layer 0 does not exist"),
+        (("compare --methods alti,nope", SENTENCE), "unknown method 'nope'"),
+        (("compare --methods ,", SENTENCE), "no method was asked for"),
         (("check", "/no/such/folder"), "no model folder"),
-        (("explain", SENTENCE, "--map", "9"), "layer 9 does not exist"),
-        (("explain", SENTENCE, "--method", "attcat", "--map", "1"), "gives scores of tokens, no map"),
-        (("explain", SENTENCE, "--method", "blank_out", "--layers"), "not defined at single layers"),
-        (("explain", SENTENCE, "--layers", "--json"), "leave --generate, --continuation, --json and --latex out"),
-        (("explain", SENTENCE, "--latex", "--json"), "Leave one out"),
-        (("compare", SENTENCE, "--latex", "--json"), "Leave one out"),
-        (("plot", SENTENCE, "-o", "x.gif"), "saved as .svg, .pdf, .png, not 'x.gif'"),
-        (("plot", SENTENCE, "-o", "no/such/x.svg"), "no folder 'no/such'"),
-        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrx"), "unknown kind 'matrx'. Did you mean 'matrix'"),
-        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--method", "attcat"), "is drawn of a map"),
-        (("plot", SENTENCE, "-o", "x.svg", "--kind", "rows"), "an Attribution cannot be drawn as 'rows'"),
-        (("plot", SENTENCE, "-o", "x.svg", "--layer", "2"), "are for maps"),
-        (("plot", SENTENCE, "-o", "x.svg", "--kind", "matrix", "--layer", "7"), "layer 7 does not exist"),
-        (("plot", SENTENCE, "-o", "x.svg", "--width", "broad"), "unknown width 'broad'"),
-        (("plot", SENTENCE, "-o", "x.svg", "--kind", "grid", "--no-special"), "leaves tokens out of a row"),
-        (("plot", SENTENCE, "-o", "x.svg", "--foil", "was"), "leave --foil and --score out"),
-        (("plot", SENTENCE, "-o", "x.svg", "--method", "nope"), "unknown method 'nope'"),
+        (("explain --map 9", SENTENCE), "layer 9 does not exist"),
+        (("explain --method attcat --map 1", SENTENCE), "gives scores of tokens, no map"),
+        (("explain --method blank_out --layers", SENTENCE), "not defined at single layers"),
+        (("explain --layers --json", SENTENCE), "leave --generate, --continuation, --json and --latex out"),
+        (("explain --latex --json", SENTENCE), "Leave one out"),
+        (("compare --latex --json", SENTENCE), "Leave one out"),
+        (("plot -o x.gif", SENTENCE), "saved as .svg, .pdf, .png, not 'x.gif'"),
+        (("plot -o no/such/x.svg", SENTENCE), "no folder 'no/such'"),
+        (("plot -o x.svg --kind matrx", SENTENCE), "unknown kind 'matrx'. Did you mean 'matrix'"),
+        (("plot -o x.svg --kind matrix --method attcat", SENTENCE), "is drawn of a map"),
+        (("plot -o x.svg --kind rows", SENTENCE), "an Attribution cannot be drawn as 'rows'"),
+        (("plot -o x.svg --layer 2", SENTENCE), "are for maps"),
+        (("plot -o x.svg --kind matrix --layer 7", SENTENCE), "layer 7 does not exist"),
+        (("plot -o x.svg --width broad", SENTENCE), "unknown width 'broad'"),
+        (("plot -o x.svg --kind grid --no-special", SENTENCE), "leaves tokens out of a row"),
+        (("plot -o x.svg --foil was", SENTENCE), "leave --foil and --score out"),
+        (("plot -o x.svg --method nope", SENTENCE), "unknown method 'nope'"),
     ],
 )
 def test_errors_are_one_line(
@@ -192,7 +194,7 @@ def test_every_command_has_help() -> None:
 
 
 def test_explain_by_layer_and_with_a_map() -> None:
-    out = run("explain", SENTENCE, "--layers", "--no-color")
+    out = run("explain --layers --no-color", SENTENCE)
     rolled = mixlens.mix(mixlens.load("agreement").trace(SENTENCE), "alti").rollout()
     for number in range(4):
         row = rolled.scores[number, 6]
@@ -200,23 +202,20 @@ def test_explain_by_layer_and_with_a_map() -> None:
         line = next(line for line in out.splitlines() if line.startswith(f" layer {number + 1} "))
         assert line.split()[2:] == shares
     assert "predicts  are" in out
-    by_gradient = run("explain", SENTENCE, "--layers", "--method", "grad_x_input", "--target", "were", "--no-special")
+    by_gradient = run("explain --layers --method grad_x_input --target were --no-special", SENTENCE)
     assert [line.split("  ")[0] for line in by_gradient.splitlines() if line.startswith((" input", " after"))] == [
         " input",
         *(f" after {number}" for number in range(1, 5)),
     ]
-    with_map = run("explain", SENTENCE, "--map", "2", "--no-color")
-    assert with_map.endswith("\n" + run("map", SENTENCE, "--layer", "2", "--no-color"))
-    assert run("explain", SENTENCE, "--top", "2").splitlines()[-2].split()[1] == "rusty"
+    with_map = run("explain --map 2 --no-color", SENTENCE)
+    assert with_map.endswith("\n" + run("map --layer 2 --no-color", SENTENCE))
+    assert run("explain --top 2", SENTENCE).splitlines()[-2].split()[1] == "rusty"
 
 
 def test_latex_is_what_the_library_gives() -> None:
     read = mixlens.load("agreement").explain(SENTENCE, method="attcat", target="were", foil="was")
-    assert (
-        run("explain", SENTENCE, "--method", "attcat", "--target", "were", "--foil", "was", "--latex")
-        == read.to_latex()
-    )
-    assert run("compare", SENTENCE, "--latex").count("tabularnewline") == 4
+    assert run("explain --method attcat --target were --foil was --latex", SENTENCE) == read.to_latex()
+    assert run("compare --latex", SENTENCE).count("tabularnewline") == 4
 
 
 @pytest.mark.parametrize(
@@ -277,15 +276,15 @@ def test_plot_keeps_a_file_that_is_there(
 
 def test_nothing_hidden_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an error nor JSON hands a terminal something to obey."""
-    told = refuse(capsys, monkeypatch, "explain", SENTENCE, "--method", "\x1b[31malti\x9b")
+    told = refuse(capsys, monkeypatch, "explain --method '\x1b[31malti\x9b'", SENTENCE)
     assert told.isprintable()
-    out = run("explain", "The keys \x9b31m to \u202e [MASK] rusty.", "--json")
+    out = run("explain 'The keys \x9b31m to \u202e [MASK] rusty.' --json")
     assert out.rstrip("\n").isprintable()
     assert "\x9b" in json.loads(out)["info"]["text"]
 
 
 def test_timing_says_where_the_time_went() -> None:
-    out = run("explain", "The keys to the cabinet [MASK] rusty.", "--timing")
+    out = run("explain 'The keys to the cabinet [MASK] rusty.' --timing")
     for part in ("load and check", "forward", "proof", "alti", "total"):
         assert part in out
     parts = {
@@ -294,7 +293,7 @@ def test_timing_says_where_the_time_went() -> None:
         if line.endswith(" ms")
     }
     assert 0 < parts["forward"] + parts["proof"] + parts["alti"] <= parts["total"]
-    assert "total" in run("explain", "The keys to the cabinet [MASK] rusty.", "--timing", "--method", "attcat")
+    assert "total" in run("explain 'The keys to the cabinet [MASK] rusty.' --timing --method attcat")
 
 
 def test_an_experiment_draws_its_examples_whole_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,5 +304,5 @@ def test_an_experiment_draws_its_examples_whole_unless_it_is_told_otherwise(monk
         lambda *_, **given: asked.append(given) or "made",
     )
     flags = ("first", "leave_out", "truncate")
-    assert run("experiment", "vz-cue-alignment") == run("experiment", "vz-cue-alignment", "--first") == "made\n"
+    assert run("experiment vz-cue-alignment") == run("experiment vz-cue-alignment --first") == "made\n"
     assert [[given[flag] for flag in flags] for given in asked] == [[False] * 3, [True, False, False]]

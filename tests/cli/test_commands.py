@@ -6,6 +6,7 @@ import gc
 import importlib
 import io
 import json
+import shlex
 import sys
 import time
 import warnings
@@ -55,14 +56,14 @@ class Recorder:
         return self.answer
 
 
-def invoked(*words: str) -> Any:
-    result = runner.invoke(cli.app, list(words), env={"COLUMNS": "120"})
+def invoked(line: str, *words: str) -> Any:
+    result = runner.invoke(cli.app, [*shlex.split(line), *words], env={"COLUMNS": "120"})
     assert result.exit_code == 0, (result.output, result.exception)
     return result
 
 
-def refused(*words: str) -> str:
-    result = runner.invoke(cli.app, list(words))
+def refused(line: str, *words: str) -> str:
+    result = runner.invoke(cli.app, [*shlex.split(line), *words])
     assert isinstance(result.exception, mixlens.MixlensError), (result.output, result.exception)
     return str(result.exception)
 
@@ -73,7 +74,7 @@ def refused(*words: str) -> str:
 def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder(running.Run(Path("o"), 3, 0, 2, 4.0))
     monkeypatch.setattr("mixlens.runs.corpus.run", record)
-    assert invoked("run", "data.csv", "--out", "o").stdout == "3 rows in o/shards (2 done now, 2.0 s each)\n"
+    assert invoked("run data.csv --out o").stdout == "3 rows in o/shards (2 done now, 2.0 s each)\n"
     usual = {
         **{"model": "agreement", "methods": "alti", "out": Path("o"), "limit": None, "columns": [], "text_field": None},
         **{"pair_field": None, "ids_field": None, "split": None, "target": "predicted", "foil": None, "score": None},
@@ -131,7 +132,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         "99",
     ]
     words += ["--shard-rows", "8", "--strict", "--resume", "--ray", "auto", "--workers", "8", *LOADING]
-    invoked("run", "data.csv", "--out", "o", *words)
+    invoked("run data.csv --out o", *words)
     given = {
         **{"model": "m", "methods": "alti, attcat:variant=paper", "out": Path("o"), "limit": 9, "columns": ["a", "b"]},
         **{
@@ -156,19 +157,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert record.calls[1] == (("data.csv",), given)
     invoked(
-        "run",
-        "data.csv",
-        "--out",
-        "o",
-        "--target",
-        "good",
-        "--foil",
-        "bad",
-        "--query",
-        "--",
-        "--maps",
-        "--workers",
-        "4",
+        "run data.csv --out o --target good --foil bad --query -- --maps --workers 4",
     )
     named = record.calls[2][1]
     assert [named[name] for name in ("target", "foil", "query", "maps", "workers")] == [
@@ -178,7 +167,7 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         "float32",
         4,
     ]
-    assert refused("run", "d", "--out", "o", "--methods", "alti,nope:x=1").startswith("unknown method 'nope'. ")
+    assert refused("run d --out o --methods alti,nope:x=1").startswith("unknown method 'nope'. ")
     assert len(record.calls) == 3
 
 
@@ -195,8 +184,8 @@ def test_run_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: running.Run, told: str) -> None:
     monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(done))
-    assert invoked("run", "d", "--out", "o").stdout == told
-    made = json.loads(invoked("run", "d", "--out", "o", "--json").stdout)
+    assert invoked("run d --out o").stdout == told
+    made = json.loads(invoked("run d --out o --json").stdout)
     assert made == {
         "out": "o",
         "rows": done.rows,
@@ -209,8 +198,8 @@ def test_what_a_run_prints(monkeypatch: pytest.MonkeyPatch, done: running.Run, t
 
 def test_a_run_without_a_row_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mixlens.runs.corpus.run", Recorder(running.Run(Path("o"), 0, 1, 1, 1.0)))
-    assert refused("run", "d", "--out", "o") == "no row could be explained: 'o/errors.jsonl' says why."
-    result = runner.invoke(cli.app, ["run", "d", "--out", "o", "--json"])
+    assert refused("run d --out o") == "no row could be explained: 'o/errors.jsonl' says why."
+    result = runner.invoke(cli.app, "run d --out o --json")
     assert json.loads(result.stdout)["errors"] == 1
     assert str(result.exception) == "no row could be explained: 'o/errors.jsonl' says why."
 
@@ -220,7 +209,7 @@ def test_a_run_that_is_stopped_and_one_that_warns(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mixlens.runs.corpus.run", stopped)
-    result = runner.invoke(cli.app, ["run", "d", "--out", "o"])
+    result = runner.invoke(cli.app, "run d --out o")
     assert (result.exit_code, result.stderr) == (
         130,
         "mixlens: stopped. What is in o is safe: the same command goes on.\n",
@@ -234,7 +223,7 @@ def test_a_run_that_is_stopped_and_one_that_warns(monkeypatch: pytest.MonkeyPatc
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         shown = warnings.showwarning
-        result = invoked("run", "d", "--out", "o")
+        result = invoked("run d --out o")
         assert warnings.showwarning is shown
     assert result.stderr == "mixlens: row \\u001b was left out\n"
     assert result.stdout == "1 rows in o/shards (1 done now, 100 a second)\n"
@@ -257,13 +246,13 @@ def test_rates(rows: int, seconds: float, told: str) -> None:
 def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder(SimpleNamespace(json=lambda: "{}", text=lambda: "text"))
     monkeypatch.setattr("mixlens.runs.corpus.summarize", record)
-    assert invoked("summarize", "o").stdout == "text\n"
-    assert invoked("summarize", "o", "--top", "1", "--classes", "2", "--least-rows", "3", "--json").stdout == "{}\n"
+    assert invoked("summarize o").stdout == "text\n"
+    assert invoked("summarize o --top 1 --classes 2 --least-rows 3 --json").stdout == "{}\n"
     given = [{"top": 8, "classes": 8, "least_rows": 5}, {"top": 1, "classes": 2, "least_rows": 3}]
     assert record.calls == [((Path("o"),), each) for each in given]
-    assert runner.invoke(cli.app, ["summarize", "o", "--least-rows", "0"]).exit_code == 2
-    assert runner.invoke(cli.app, ["summarize", "o", "--top", "0"]).exit_code == 2
-    assert runner.invoke(cli.app, ["summarize", "o", "--classes", "0"]).exit_code == 2
+    assert runner.invoke(cli.app, "summarize o --least-rows 0").exit_code == 2
+    assert runner.invoke(cli.app, "summarize o --top 0").exit_code == 2
+    assert runner.invoke(cli.app, "summarize o --classes 0").exit_code == 2
 
 
 # --- judge, experiment, reproduce -------------------------------------------------------------------------------------
@@ -272,7 +261,7 @@ def test_summarize(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Recorder("verdict")
     monkeypatch.setattr("mixlens.runs.judge.judge.judge_text", record)
-    assert invoked("judge", "m").stdout == "verdict\n"
+    assert invoked("judge m").stdout == "verdict\n"
     usual = {
         **{
             "text": None,
@@ -297,7 +286,7 @@ def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record.calls == [(("m", None), usual)]
     words = ["--methods", "peers", "--metrics", "cues", "--n", "3", "--out", "o", "--seed", "4", "--leave-out"]
     words += ["--explains", "logit", "--ranking", "signed", "--unit", "word", "--draws", "6", "--infill", "i", "--full"]
-    invoked("judge", "m", "d", *words, "--text-field", "a", "--pair-field", "b", "--label-field", "c", *LOADING)
+    invoked("judge m d", *words, "--text-field", "a", "--pair-field", "b", "--label-field", "c", *LOADING)
     given = {
         **{"text": None, "methods": "peers", "metrics": "cues", "n": 3, "out": Path("o"), "seed": 4, "leave_out": True},
         **{
@@ -312,13 +301,13 @@ def test_judge_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         **{"loading": ASKED, "text_field": "a", "pair_field": "b", "label_field": "c"},
     }
     assert record.calls[1] == (("m", "d"), given)
-    invoked("judge", "m", "--text", "t")
+    invoked("judge m --text t")
     assert record.calls[2] == (("m", None), {**usual, "text": "t"})
-    assert refused("judge", "m", "--text", "t", "--n", "7") == (
+    assert refused("judge m --text t --n 7") == (
         "--text is one text, and --n 7 draws from DATA. Leave one of them out."
     )
     first = "judge takes the model first: mixlens judge 'a b' DATA, or for one text mixlens judge 'a b' --text '...'."
-    assert refused("judge", "A dull film.", "-m", "a b") == refused("judge", "--text", "t", "--model", "a b") == first
+    assert refused("judge 'A dull film.' -m 'a b'") == refused("judge --text t --model 'a b'") == first
 
 
 def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +338,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     assert not usual["labels"]
     words = ["--model", "m", "--data", "d", "--n", "3", "--first", "--out", "o", "--methods", "alti", "--seed", "4"]
     words += ["--leave-out", "--truncate", "--option", "k=v", "--split", "s", "--labels", "negative=0,positive=1"]
-    invoked("experiment", "name", *words, *LOADING)
+    invoked("experiment name", *words, *LOADING)
     given = {
         **{
             "options": ["k=v"],
@@ -366,7 +355,7 @@ def test_experiment_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> 
     }
     assert record.calls[1] == (("name",), given)
     assert given["labels"]
-    invoked("experiment", "name", "--model", "m", "--model", "n")
+    invoked("experiment name --model m --model n")
     assert record.calls[2][1]["model"] == ["m", "n"]
 
 
@@ -399,12 +388,12 @@ def test_reproduce_hands_over_every_option(monkeypatch: pytest.MonkeyPatch) -> N
         "4",
     ]
     words += ["--option", "a:k=[1, 2]"]
-    invoked("reproduce", "alti", *words, *LOADING)
+    invoked("reproduce alti", *words, *LOADING)
     given = {"models": {"sst2": "m"}, "data": {"sst2": "f"}, "out": Path("o"), "fast": True, "only": ["a"], "seed": 4}
     assert calls[1] == ("alti", {**given, "sizes": {"a": 3}, "options": {"a": {"k": [1, 2]}}, "loading": ASKED})
-    invoked("reproduce", "alti", "--model", "m")
+    invoked("reproduce alti --model m")
     assert calls[2][1]["models"] == "m"
-    invoked("reproduce", "alti", "--model", "a=b", "--model", "c=d")
+    invoked("reproduce alti --model a=b --model c=d")
     assert calls[3][1]["models"] == {"a": "b", "c": "d"}
 
 
@@ -414,10 +403,10 @@ def test_the_help_of_an_experiment_names_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         "mixlens.runs.experiments.command.help_text", lambda experiment: f"About {experiment}.\nSecond line."
     )
-    out = invoked("experiment", "mine", "--help").stdout
+    out = invoked("experiment mine --help").stdout
     assert "\nAbout the experiment.\nSecond line.\n" in out
-    assert "About" not in invoked("experiment", "other", "-h").stdout
-    assert "About" not in invoked("experiment", "--help").stdout
+    assert "About" not in invoked("experiment other -h").stdout
+    assert "About" not in invoked("experiment --help").stdout
 
 
 # --- report and serve -------------------------------------------------------------------------------------------------
@@ -444,7 +433,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def test_a_report_of_texts(written: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert invoked("report", "a text").stdout == "report.html (0.01 MB)\n"
+    assert invoked("report 'a text'").stdout == "report.html (0.01 MB)\n"
     ((lens, path), named), *_ = written.calls
     assert (lens.name, lens.of, path) == ("agreement", options.LoadOptions(), Path("report.html"))
     usual = {"texts": ["a text"], "methods": None, "preset": None, "target": "predicted", "foil": None, "query": None}
@@ -452,14 +441,14 @@ def test_a_report_of_texts(written: Recorder, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "report.html").unlink()
     words = ["--pair", "q", "--methods", "alti,attcat", "--model", "m", "--target", "3", "--foil", "1", "--query", "w"]
     words += ["--preset", "flow", "--title", "T", "--megabytes", "1.5", "--force", "-o", "p.html", "--dtype", "float64"]
-    invoked("report", "a text", *words)
+    invoked("report 'a text'", *words)
     (lens, path), named = written.calls[1]
     assert (lens.name, lens.of, path) == ("m", options.LoadOptions(dtype="float64"), Path("p.html"))
     assert named.pop("methods") is not None
     given = {"texts": [("a text", "q")], "preset": "flow", "target": 3, "foil": 1, "query": "w"}
     assert named == {**given, "title": "T", "megabytes": 1.5, "force": True}
     (tmp_path / "p.html").unlink()
-    invoked("report", "a text", "and another", "-o", "p.html")
+    invoked("report 'a text' 'and another' -o p.html")
     assert written.calls[2][1]["texts"] == ["a text", "and another"]
 
 
@@ -468,11 +457,11 @@ def test_a_report_of_a_run_and_of_saved_results(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
-    invoked("report", "run", "-o", "a.html", "--label", "gold", "--examples", "0", "--title", "T")
+    invoked("report run -o a.html --label gold --examples 0 --title T")
     page = {"title": "T", "megabytes": 2.0, "force": False}
     assert written.calls == [((Path("run"), Path("a.html")), {"label": "gold", "examples": 0, **page})]
     monkeypatch.setattr("mixlens.scoring.saving.load_result", lambda file: f"result of {file}")
-    invoked("report", "--from", "x.json", "--from", "y.json", "-o", "b.html")
+    invoked("report --from x.json --from y.json -o b.html")
     assert written.calls[1] == ((["result of x.json", "result of y.json"], Path("b.html")), {**page, "title": None})
     for option in (
         ["--from", "x.json"],
@@ -482,33 +471,23 @@ def test_a_report_of_a_run_and_of_saved_results(
         ["--query", "a"],
         ["--pair", "a"],
     ):
-        assert refused("report", "run", "-o", "c.html", *option).startswith(
-            "a run is shown as it is: leave --from, --methods"
-        )
+        assert refused("report run -o c.html", *option).startswith("a run is shown as it is: leave --from, --methods")
     for option in (["a text"], ["--methods", "alti"], ["--preset", "why"]):
-        assert refused("report", "--from", "x.json", "-o", "c.html", *option).startswith(
-            "--from shows saved results as they are:"
-        )
+        assert refused("report --from x.json -o c.html", *option).startswith("--from shows saved results as they are:")
     for option in (["--label", "x"], ["--examples", "3"]):
-        assert (
-            refused("report", "a text", "-o", "c.html", *option)
-            == "--label and --examples are for the folder of a run."
-        )
+        assert refused("report 'a text' -o c.html", *option) == "--label and --examples are for the folder of a run."
     assert (
-        refused("report", "-o", "c.html")
+        refused("report -o c.html")
         == "give at least one text, --messages, the folder of a run, or --from with a saved result."
     )
-    assert refused("report", "a b", "c d", "--pair", "x y", "-o", "c.html") == "--pair goes with one text, not with 2."
-    assert (
-        refused("report", "run", "a b", "-o", "c.html")
-        == "'run' is a folder, and a report shows one run: give it alone."
-    )
-    assert refused("report", "no/run", "-o", "c.html").startswith(
+    assert refused("report 'a b' 'c d' --pair 'x y' -o c.html") == "--pair goes with one text, not with 2."
+    assert refused("report run 'a b' -o c.html") == "'run' is a folder, and a report shows one run: give it alone."
+    assert refused("report no/run -o c.html").startswith(
         "there is no folder 'no/run'. Give the folder of a run, or texts"
     )
     assert len(written.calls) == 2
-    assert invoked("report", "and/or not", "-o", "c.html").stderr == ""
-    result = invoked("report", "word", "-o", "d.html")
+    assert invoked("report 'and/or not' -o c.html").stderr == ""
+    result = invoked("report word -o d.html")
     assert (
         result.stderr
         == "mixlens: 'word' is no folder, so it is shown as a text of one word. For a run give its folder.\n"
@@ -572,7 +551,7 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     loads: list[Any] = []
     lens = SimpleNamespace(task="classification", tokenizer=None)
     monkeypatch.setattr(options.LoadOptions, "load", lambda self, name: loads.append((name, self)) or lens)
-    invoked("why", "a text")
+    invoked("why 'a text'")
     (given, named), *_ = record.calls
     assert given == (lens, "a text")
     assert callable(named.pop("progress"))
@@ -610,7 +589,7 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         str(page),
         "--force",
     ]
-    invoked("why", "a text", *words, "--no-color", "--dtype", "float64")
+    invoked("why 'a text'", *words, "--no-color", "--dtype", "float64")
     (given, named) = record.calls[1]
     del named["progress"]
     asked = {
@@ -627,16 +606,16 @@ def test_why_hands_over_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert answer.to_csv.calls == [((table,), {"force": True})]
     assert answer.report.calls == [((page,), {"force": True})]
     assert answer.show.calls[1:] == [((), {"color": False})]
-    assert json.loads(invoked("why", "a text", "--json").stdout) == {"a": "ä"}
+    assert json.loads(invoked("why 'a text' --json").stdout) == {"a": "ä"}
     assert len(answer.show.calls) == 2
     message = f"no folder {str(tmp_path / 'none')!r} to write 'w.csv' in."
-    assert refused("why", "a text", "--csv", str(tmp_path / "none" / "w.csv")) == message
-    assert refused("why", "a text", "--generate", "3").endswith(
+    assert refused("why 'a text' --csv", str(tmp_path / "none" / "w.csv")) == message
+    assert refused("why 'a text' --generate 3").endswith(
         "For a text that the model writes: mixlens explain --generate 3."
     )
-    assert refused("why", "a text", "--method", "nope").startswith("unknown method 'nope'")
+    assert refused("why 'a text' --method nope").startswith("unknown method 'nope'")
     page.write_text("mine")
-    assert str(page) in refused("why", "a text", "-o", str(page))
+    assert str(page) in refused("why 'a text' -o", str(page))
 
 
 # --- explain, with a model that writes --------------------------------------------------------------------------------
@@ -668,7 +647,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
-    invoked("explain", "a text", "--generate", "3")
+    invoked("explain 'a text' --generate 3")
     shared = {"keep_special": True, "generate": 3, "continuation": None, "variant": None}
     assert writer.explain.calls == [(("a text",), {"method": "alti", **shared})]
     answer = writer.explain.answer
@@ -679,7 +658,7 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
         [],
     )
     words = ["--continuation", "two words", "--method", "attcat", "--foil", "6", "--score", "probability"]
-    invoked("explain", "a text", *words, "--no-special", "--leave-out", "--no-color", "--save", str(tmp_path / "a.CSV"))
+    invoked("explain 'a text'", *words, "--no-special", "--leave-out", "--no-color", "--save", str(tmp_path / "a.CSV"))
     asked = {"method": "attcat", "keep_special": False, "generate": None, "continuation": "two words", "variant": None}
     assert writer.explain.calls[1] == (("a text",), {**asked, "target": "predicted", "foil": 6, "score": "probability"})
     answer = writer.explain.answer
@@ -690,7 +669,7 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
     )
     assert answer.show.calls == [((), {"by": "sentence", "effects": True, "color": False})]
     page = tmp_path / "p.html"
-    invoked("explain", "a text", "--generate", "2", "-o", str(page), "--save", str(tmp_path / "a.json"), "--each")
+    invoked("explain 'a text' --generate 2 -o", str(page), "--save", str(tmp_path / "a.json"), "--each")
     answer = writer.explain.answer
     assert (answer.effects, answer.report.calls, answer.show.calls) == (1, [((page,), {"force": False})], [])
     assert (answer.save.calls, answer.to_csv.calls) == ([((tmp_path / "a.json",), {"force": False})], [])
@@ -724,11 +703,14 @@ def test_explain_of_a_written_text(writer: Any, tmp_path: Path) -> None:
             ["--method", "attcat", "--map", "1"],
             "'attcat' gives scores of tokens, no map. Leave --map out, or see `mixlens methods` for maps.",
         ),
-        (["--messages", "m.json"], "--messages holds the whole conversation: leave the text, --file and --chat out."),
+        (
+            ["--messages", "m.json"],
+            "--messages holds the whole conversation: leave the text, --file and --chat out.",
+        ),
     ],
 )
 def test_what_explain_refuses_before_it_loads(writer: Any, words: list[str], told: str) -> None:
-    assert refused("explain", "a text", *words) == told
+    assert refused("explain 'a text'", *words) == told
     assert writer.loads == []
 
 

@@ -52,9 +52,7 @@ def test_wrong_heads_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch
     assert "head 5 does not exist: 'agreement' has heads 1 to 4" in said("--method", "attention", "--head", "5")
     assert "leave --rollout and --query out" in said("--method", "attention", "--head", "all", "--rollout")
     assert "explains a prediction" in said("--method", "attcat", "--head", "all")
-    assert "gives a map for each head" in refuse(
-        capsys, monkeypatch, "explain", SENTENCE, "--method", "attention:head=all"
-    )
+    assert "gives a map for each head" in refuse(capsys, monkeypatch, "explain --method attention:head=all", SENTENCE)
 
 
 def test_a_figure_and_a_notebook_name_the_heads(heads: mixlens.HeadMaps, tmp_path: Path) -> None:

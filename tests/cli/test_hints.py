@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(*arguments: str) -> Any:
-    ran = CliRunner().invoke(cli.app, list(arguments))
+def told(line: str, *words: str) -> Any:
+    ran = CliRunner().invoke(cli.app, [*shlex.split(line), *words])
     assert ran.exit_code == 0, (ran.output, ran.exception)
     return ran
 
@@ -43,9 +44,7 @@ def test_the_name_of_a_file_is_told_from_its_content(command: str) -> None:
 
 def test_a_report_of_a_file_of_rows_names_the_command() -> None:
     Path("corpus.jsonl").write_text("{}")
-    assert (
-        "It is a file: mixlens run corpus.jsonl --out FOLDER explains its rows" in told("report", "corpus.jsonl").stderr
-    )
+    assert "It is a file: mixlens run corpus.jsonl --out FOLDER explains its rows" in told("report corpus.jsonl").stderr
 
 
 def test_a_file_is_written_with_its_notes() -> None:
@@ -54,8 +53,8 @@ def test_a_file_is_written_with_its_notes() -> None:
         noted = told(command, "A dull, lifeless film.", "-o", file).stderr
         assert "mixlens: the text has no [MASK], so this masked language model predicts nothing here" in noted
         assert "mixlens: the vocabulary of 'agreement' does not know" in noted
-    assert "the text has no [MASK]" not in told("plot", "A dull film.", "--kind", "matrix", "-o", "y.svg").stderr
-    assert "mixlens: " not in told("plot", "A dull film.", "-m", "sentiment", "-o", "z.svg").stderr
+    assert "the text has no [MASK]" not in told("plot 'A dull film.' --kind matrix -o y.svg").stderr
+    assert "mixlens: " not in told("plot 'A dull film.' -m sentiment -o z.svg").stderr
 
 
 @pytest.mark.parametrize("end", [".json", ".safetensors"])
@@ -84,7 +83,7 @@ def test_a_plain_terminal_has_no_spinner(name: str, value: str, monkeypatch: pyt
 
 def test_the_only_row_that_fails_says_why() -> None:
     Path("x.jsonl").write_text(json.dumps({"text": "  "}) + "\n")
-    ran = CliRunner().invoke(cli.app, ["run", "x.jsonl", "-m", "sentiment", "-o", "out"])
+    ran = CliRunner().invoke(cli.app, "run x.jsonl -m sentiment -o out")
     assert str(ran.exception) == "no row could be explained: field 'text' is empty."
 
 

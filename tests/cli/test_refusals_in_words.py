@@ -59,7 +59,7 @@ def test_a_run_names_options(
 def test_a_target_that_no_method_takes_names_the_methods(
     corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["run", "rows.jsonl", "-m", "sentiment", "-o", "out", "--text-field", "sent", "--target", "positive"]
+    arguments = ["run rows.jsonl -m sentiment -o out --text-field sent --target positive"]
     told = refuse(capsys, monkeypatch, *arguments)
     assert "'alti' explains a position, whatever the class or word: leave --target out, or take a method that" in told
     both = refuse(capsys, monkeypatch, *arguments, "--score", "logit", "--methods", "alti,attention")
@@ -76,7 +76,7 @@ def test_a_dataset_knows_its_fields(tmp_path: Path) -> None:
 def test_a_map_is_asked_for_a_token_of_the_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = refuse(capsys, monkeypatch, "map", SENTENCE, "--query", "zzz")
+    told = refuse(capsys, monkeypatch, "map --query zzz", SENTENCE)
     assert told.startswith("mixlens: no token 'zzz'. The tokens are: [CLS] the keys")
     assert "attcat" not in told
 
@@ -84,7 +84,7 @@ def test_a_map_is_asked_for_a_token_of_the_text(
 def test_all_heads_of_a_method_are_refused_in_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = refuse(capsys, monkeypatch, "map", SENTENCE, "--method", "attention:head=all")
+    told = refuse(capsys, monkeypatch, "map --method attention:head=all", SENTENCE)
     assert told == (
         "mixlens: 'attention' with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
         "attention:head=0. For all of them: mixlens map --head all, in Python mixlens.mix."
@@ -94,11 +94,9 @@ def test_all_heads_of_a_method_are_refused_in_words(
 def test_a_target_of_several_tokens_is_not_sent_to_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    several = refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "zap")
+    several = refuse(capsys, monkeypatch, "explain --target zap", SENTENCE)
     assert several.endswith("smooth_grad.")
-    assert refuse(capsys, monkeypatch, "explain", SENTENCE, "--target", "dog").endswith(
-        "`mixlens why` picks one by itself."
-    )
+    assert refuse(capsys, monkeypatch, "explain --target dog", SENTENCE).endswith("`mixlens why` picks one by itself.")
 
 
 @pytest.mark.parametrize("command", ["why", "explain", "map"])
@@ -115,7 +113,7 @@ def test_an_empty_name_is_no_model() -> None:
 
 
 def test_no_example_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    told = refuse(capsys, monkeypatch, "judge", "sentiment", "--text", "A dull film.", "--n", "0")
+    told = refuse(capsys, monkeypatch, "judge sentiment --text 'A dull film.' --n 0")
     assert "'--n'" in told
     assert "1 (not '0')" in told
 
@@ -123,10 +121,8 @@ def test_no_example_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_a_text_beside_saved_results_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "--from shows saved results as they are: leave texts" in refuse(
-        capsys, monkeypatch, "report", "x", "--from", "y"
-    )
-    assert "no model folder at './none'" in refuse(capsys, monkeypatch, "report", "x", "-m", "./none")
+    assert "--from shows saved results as they are: leave texts" in refuse(capsys, monkeypatch, "report x --from y")
+    assert "no model folder at './none'" in refuse(capsys, monkeypatch, "report x -m ./none")
 
 
 def test_a_report_of_no_text_is_refused(tmp_path: Path) -> None:
@@ -137,7 +133,7 @@ def test_a_report_of_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_leaving_out_is_shown_or_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for beside in ("--each", "--json", "--latex"):
-        told = refuse(capsys, monkeypatch, "explain", "a b", "--generate", "2", "--leave-out", beside)
+        told = refuse(capsys, monkeypatch, "explain 'a b' --generate 2 --leave-out", beside)
         assert f"{beside} shows scores alone: leave --leave-out out, or keep it in a file (--save FILE.json)." in told
 
 
@@ -155,17 +151,17 @@ def test_what_leaving_out_does_is_refused_beside_the_picture_that_was_asked_for(
 
 MISSPELT = (  # every command that loads a model
     *(
-        ("why", SENTENCE, "-m", "sentimental"),
-        ("explain", SENTENCE, "-m", "sentimental"),
-        ("compare", SENTENCE, "-m", "sentimental"),
+        ("why -m sentimental", SENTENCE),
+        ("explain -m sentimental", SENTENCE),
+        ("compare -m sentimental", SENTENCE),
     ),
-    *(("map", SENTENCE, "-m", "sentimental"), ("plot", SENTENCE, "-m", "sentimental", "-o", "x.svg")),
+    *(("map -m sentimental", SENTENCE), ("plot -m sentimental -o x.svg", SENTENCE)),
     *(
-        ("report", SENTENCE, "-m", "sentimental", "-o", "x.html"),
-        ("run", "rows.jsonl", "--text-field", "sent", "-m", "sentimental", "-o", "o"),
+        ("report -m sentimental -o x.html", SENTENCE),
+        ("run rows.jsonl --text-field sent -m sentimental -o o",),
     ),
-    *(("judge", "sentimental", "--text", SENTENCE), ("check", "sentimental"), ("serve", "-m", "sentimental")),
-    ("experiment", "attcat-confidence", "-m", "sentimental", "--data", "sentiment", "--n", "1"),
+    *(("judge sentimental --text", SENTENCE), ("check", "sentimental"), ("serve -m sentimental",)),
+    ("experiment attcat-confidence -m sentimental --data sentiment --n 1",),
 )
 
 
@@ -181,10 +177,10 @@ def test_the_name_of_an_embedded_model_that_is_misspelt_is_suggested(
 def test_a_misspelt_model_that_would_have_had_sentences_of_its_own_is_suggested(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert refuse(capsys, monkeypatch, "judge", "sentimental").endswith(
+    assert refuse(capsys, monkeypatch, "judge sentimental").endswith(
         "--text '...'). Did you mean 'sentiment', which has sentences of its own?"
     )
-    assert refuse(capsys, monkeypatch, "judge", "gpt2").endswith("--text '...').")
+    assert refuse(capsys, monkeypatch, "judge gpt2").endswith("--text '...').")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +190,7 @@ def test_a_misspelt_model_that_would_have_had_sentences_of_its_own_is_suggested(
             ("judge", "sentiment", "sentimant"),
             "no dataset of `mixlens data` and no hub id (owner/name). Did you mean 'sentiment'? K",
         ),
-        (("run", "agrement", "-o", "o"), "Did you mean 'agreement'?"),
+        (("run agrement -o o",), "Did you mean 'agreement'?"),
         (
             ("experiment", "attcat-confidance"),
             "unknown experiment 'attcat-confidance'. Did you mean 'attcat-confidence'? Known: ",
@@ -256,4 +252,4 @@ def test_a_figure_is_not_written_over_another(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.svg").touch()
     told = "'f.svg' is there already. Give another name, or --force to write over it."
-    assert told in refuse(capsys, monkeypatch, "plot", SENTENCE, "-o", "f.svg")
+    assert told in refuse(capsys, monkeypatch, "plot -o f.svg", SENTENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from mixlens.show import why_text
 TEXT = "A dull film, but the cast is wonderful."
 
 
-def run(*arguments: str, monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> None:
+def run(line: str, *words: str, monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("sys.argv", ["mixlens", *arguments])
+    monkeypatch.setattr("sys.argv", ["mixlens", *shlex.split(line), *words])
     with pytest.raises(SystemExit) as done:
         cli.main()
     if done.value.code not in (0, None):
@@ -69,13 +70,13 @@ def test_json_csv_and_page_of_one_call(
     ("arguments", "message"),
     [
         (["why"], "give one text"),
-        (["why", TEXT, "--target", "bad"], "has no class 'bad'"),
-        (["why", TEXT, "--method", "deeplyft"], "unknown method 'deeplyft'"),
-        (["why", TEXT, "--filler", "zero"], "unknown filler 'zero'"),
-        (["why", TEXT, "--draws", "0"], "draws is a number of random sets"),
-        (["why", "The keys were rusty.", "-m", "agreement"], "or name a word: --query WORD"),
-        (["why", TEXT, "--csv", "no/such/folder.csv"], "no folder 'no/such'"),
-        (["why", TEXT, "--csv", "table.xlsx"], "--csv writes a .csv file, not 'table.xlsx'"),
+        (["why --target bad", TEXT], "has no class 'bad'"),
+        (["why --method deeplyft", TEXT], "unknown method 'deeplyft'"),
+        (["why --filler zero", TEXT], "unknown filler 'zero'"),
+        (["why --draws 0", TEXT], "draws is a number of random sets"),
+        (["why 'The keys were rusty.' -m agreement"], "or name a word: --query WORD"),
+        (["why --csv no/such/folder.csv", TEXT], "no folder 'no/such'"),
+        (["why --csv table.xlsx", TEXT], "--csv writes a .csv file, not 'table.xlsx'"),
         (["why", "good " * 800], "Shorten or split it"),
     ],
 )
@@ -148,7 +149,7 @@ def test_a_named_word_has_a_bar_and_a_mark_in_a_long_text(why: Any) -> None:
 
 def test_the_share_of_two_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = "The keys to the cabinet [MASK] rusty."
-    run("why", text, "-m", "agreement", "--target", "were", "--foil", "was", monkeypatch=monkeypatch, columns=200)
+    run("why -m agreement --target were --foil was", text, monkeypatch=monkeypatch, columns=200)
     out = capsys.readouterr().out
     assert re.match(
         r"[\d.]+ % for were rather than was \(99\.\d % of the two\); the model says are \([\d.]+ %\); for were: “keys”",
@@ -168,7 +169,7 @@ def test_a_target_of_several_tokens_is_for_explain(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RuntimeError, match="2"):
-        run("why", "The keys [MASK] [MASK] old.", "-m", "agreement", "--target", "zap", monkeypatch=monkeypatch)
+        run("why 'The keys [MASK] [MASK] old.' -m agreement --target zap", monkeypatch=monkeypatch)
     told = capsys.readouterr().err
     command = "mixlens explain TEXT -m agreement --method integrated_gradients --target zap"
     assert f"why explains one token, and target 'zap' is 3 of 'agreement' (z ##a ##p). Ask: {command}" in told
@@ -177,7 +178,7 @@ def test_a_target_of_several_tokens_is_for_explain(
 
 def test_a_written_text_is_for_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="2"):
-        run("why", TEXT, "--generate", "3", monkeypatch=monkeypatch)
+        run("why --generate 3", TEXT, monkeypatch=monkeypatch)
     assert "mixlens explain --generate 3" in " ".join(capsys.readouterr().err.split())
 
 
@@ -232,7 +233,7 @@ def test_the_help_tells_the_limits_of_the_table(
 ) -> None:
     from mixlens.answers import case, rules
 
-    run("why", "--help", monkeypatch=monkeypatch, columns=200)
+    run("why --help", monkeypatch=monkeypatch, columns=200)
     told = " ".join(capsys.readouterr().out.split())
     assert f"at least {100 * rules.LIMITS['removal_ok']:.0f} points more" in told
     assert f"(! from {100 * rules.LIMITS['removal_caution']:.0f} points)" in told
