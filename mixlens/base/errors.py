@@ -54,12 +54,8 @@ def nearest(name: object, known: Iterable[str]) -> str:
 def unknown_method(name: object, known: Iterable[str]) -> InputError:
     """The refusal of a method's name. There are many methods: it has the nearest names, and the command that lists
     all."""
-    suggestion = suggested(name, known, cutoff=0.5)
-    return InputError(
-        " ".join(
-            [f"unknown method {name!r:.80}.", *([suggestion] if suggestion else []), "`mixlens methods` lists all."]
-        )
-    )
+    likely = suggested(name, known, cutoff=0.5)
+    return InputError(f"unknown method {name!r:.80}. {likely}{' ' * bool(likely)}`mixlens methods` lists all.")
 
 
 def suggested(name: object, known: Iterable[str], *, cutoff: float = 0.7) -> str:
@@ -168,15 +164,11 @@ def readable(value: Any, field: str, *, most: int | None = None) -> str:
         raise InputError(f"field {field!r} holds {kind_of(value)}, not text.")
     if most is not None and len(value) > most:
         raise LongError(f"field {field!r} has {len(value):,} characters; {most:,} are allowed. Shorten or split it.")
-    _refuse_unreadable(value, field)
-    return value
-
-
-def _refuse_unreadable(text: str, field: str) -> None:
-    if not text.strip():
+    if not value.strip():
         raise InputError(f"field {field!r} is empty.")
-    if not is_text(text):
+    if not is_text(value):
         raise InputError(f"field {field!r} holds half a character (a lone surrogate), which is no text.")
+    return value
 
 
 def tokens_within(count: int, most: int | None, reader: str) -> None:

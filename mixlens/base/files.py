@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from .errors import InputError, MixlensError, ResultError
@@ -27,11 +26,6 @@ LOCK = ".lock"
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 WAITS = (0.01, 0.05, 0.2, 0.5)  # seconds between tries to replace a file, on Windows
 SHORT = 80  # characters of a value in a message
-CHECKSUMS = MappingProxyType(  # facts that tell a reader nothing, in words
-    {
-        "chat": "the chat template changed",
-    }
-)
 GONE = ("modules",)  # facts that only folders of earlier versions have
 IDENTITY = 2  # the version of the facts that tell one run from another; a folder with another version is not continued
 
@@ -46,7 +40,13 @@ def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], objec
     # can be.
     beside = place.with_name(f"{TEMPORARY}{secrets.token_hex(6)}-{place.name[:40]}")
     try:
-        _fill(beside, content)
+        with beside.open("xb") as file:
+            if not callable(content):
+                file.writelines([content] if isinstance(content, bytes) else content)
+        if callable(content):
+            mode = beside.stat().st_mode
+            content(beside)
+            beside.chmod(mode)  # safetensors makes a file that its owner alone can read
         with beside.open("rb+") as file:
             sync(file.fileno())
         move(beside, place)
@@ -54,17 +54,6 @@ def write(place: Path, content: bytes | Iterable[bytes] | Callable[[Path], objec
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-
-
-def _fill(path: Path, content: bytes | Iterable[bytes] | Callable[[Path], object]) -> None:
-    """Create the file with its content."""
-    with path.open("xb") as file:
-        if not callable(content):
-            file.writelines([content] if isinstance(content, bytes) else content)
-    if callable(content):
-        mode = path.stat().st_mode
-        content(path)
-        path.chmod(mode)  # safetensors makes a file that its owner alone can read
 
 
 def sync(file: int) -> None:
@@ -117,32 +106,26 @@ def sync_folder(place: Path) -> None:
 
 @contextlib.contextmanager
 def in_folder(place: Path) -> Iterator[None]:
-    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line."""
+    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line. It says whether the
+    fault lies outside the folder, on the path to it, or in it."""
     try:
         yield
     except OSError as error:
         if isinstance(error, MixlensError):
             raise
-        raise _refusal(error, place) from error
-
-
-def _refusal(error: OSError, place: Path) -> ResultError:
-    """The refusal says whether the fault lies outside the folder, on the path to it, or in it."""
-    reason = error.strerror or str(error) or type(error).__name__
-    for name in (error.filename, error.filename2):
-        path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else place
-        if not (path.is_relative_to(place) or place.is_relative_to(path)):
-            return ResultError(f"the run stopped: {reason} ({str(path)!r}). The same command goes on.")
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-        return ResultError(
-            f"cannot write to {str(place)!r}: {reason}. Something on the way there is no folder, or was moved or "
-            "deleted. "
-            "Files that are still there are safe: set the folder right, then give the same command."
-        )
-    return ResultError(
-        f"cannot write to {str(place)!r}: {reason}. What is done is safe: make room or set the folder right, "
-        "then give the same command."
-    )
+        reason = error.strerror or str(error) or type(error).__name__
+        told = f"cannot write to {str(place)!r}: {reason}. "
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+            told += "Something on the way there is no folder, or was moved or deleted. "
+            told += "Files that are still there are safe: set the folder right, then give the same command."
+        else:
+            told += "What is done is safe: make room or set the folder right, then give the same command."
+        for name in (error.filename, error.filename2):
+            path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else place
+            if not (path.is_relative_to(place) or place.is_relative_to(path)):
+                told = f"the run stopped: {reason} ({str(path)!r}). The same command goes on."
+                break
+        raise ResultError(told) from error
 
 
 class RunFolder:
@@ -184,10 +167,9 @@ class RunFolder:
             versions = manifest.get("versions")
             version = versions.get("mixlens", "?") if isinstance(versions, dict) else "?"
             raise InputError(
-                f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by "
-                "fewer of its numbers. It can be read (summarize, report), and not be continued. Give another "
-                "folder: nothing is "
-                "overwritten."
+                f"{str(self.place)!r} was begun by another version of mixlens ({version}), which knew a model by fewer "
+                "of its numbers. It can be read (summarize, report), and not be continued. Give another folder: "
+                "nothing is overwritten."
             )
         differences = "; ".join(self.differences(identity))
         if differences and not self.may_be_taken():
@@ -283,8 +265,7 @@ class RunFolder:
         if not same:
             raise ResultError(
                 f"{str(self.place)!r} was moved, deleted or made anew while the run wrote to it. Nothing more is "
-                "written there: "
-                "put it back or leave it, then give the same command."
+                "written there: put it back or leave it, then give the same command."
             )
 
     def refuse_links(self, *folders: Path) -> None:
@@ -293,8 +274,7 @@ class RunFolder:
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise InputError(
                     f"{str(place)!r} is a link or a file where a run keeps a folder of its own. Take it away, or "
-                    "give another "
-                    "folder: nothing is touched."
+                    "give another folder: nothing is touched."
                 )
 
     def clear(self, *folders: Path) -> None:
@@ -329,8 +309,7 @@ def refuse_foreign(place: Path | None, *, force: bool) -> None:
     if begin and not is_stored and not any(one.match(begin) for one in BEGINNINGS):
         raise InputError(
             f"{str(place)!r} is there already and is no result of mixlens. Give another name, or write over it: "
-            "--force "
-            "(force=True)."
+            "--force (force=True)."
         )
 
 
@@ -358,8 +337,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
         if isinstance(there, dict) and isinstance(here, dict):
             yield from _differences(there, here)
         elif there != here:
-            checksums = key in CHECKSUMS and None not in (there, here)
-            yield CHECKSUMS[key] if checksums else f"{key}: {_difference(there, here)}"
+            is_checksum = key == "chat" and None not in (there, here)  # it tells a reader nothing
+            yield "the chat template changed" if is_checksum else f"{key}: {_difference(there, here)}"
 
 
 def _difference(there: Any, here: Any) -> str:

@@ -45,17 +45,11 @@ def looking(place: Named) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, MixlensError):
             raise
-        raise _refusal(str(place), error) from None
-
-
-def _refusal(place: str, error: OSError) -> InputError:
-    if error.errno == errno.ENAMETOOLONG:
-        return InputError(
-            f"{f'{place[:SHOWN]}...'!r} is too long for the name of a file or a folder ({len(place):,} characters). "
-            "A text is no "
-            "name: write it into a file, and name that file."
-        )
-    reason = error.strerror or type(error).__name__
-    return InputError(
-        f"{place!r} may not be looked at or read ({reason}). Set its permissions right, or give another path."
-    )
+        name, reason = str(place), error.strerror or type(error).__name__
+        told = f"{name!r} may not be looked at or read ({reason}). Set its permissions right, or give another path."
+        if error.errno == errno.ENAMETOOLONG:
+            told = (
+                f"{f'{name[:SHOWN]}...'!r} is too long for the name of a file or a folder ({len(name):,} characters). "
+            )
+            told += "A text is no name: write it into a file, and name that file."
+        raise InputError(told) from None

@@ -67,9 +67,5 @@ def part_of(before: int, count: int, noun: str) -> Iterator[None]:
     if listener is None:
         yield
         return
-    with listening(lambda step: tell_to(listener, before + step.done, count, noun)):
+    with listening(lambda step: listener(Step(before + step.done, count, noun))):
         yield
-
-
-def tell_to(listener: Listener, done: int, count: int, noun: str) -> None:
-    listener(Step(done, count, noun))

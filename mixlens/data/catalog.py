@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import InputError
@@ -35,19 +35,17 @@ class Dataset:
 
     name: str
     task: str  # what is asked of the model
+    licence: str
+    paper: str
     layouts: tuple[Layout, ...] = ()
     hub: Hub | None = None  # None: local files only
     gives: tuple[str, ...] = ()  # what an Example knows beside its text; see docs/use/data.md
     labels: tuple[str, ...] = ()  # by number
-    where: Mapping[str, Collection[str]] = field(
-        default_factory=dict
-    )  # rows with another value there are not part of it
+    templates: tuple[str, ...] = ()  # of BLiMP; rows of others are not part of it
     balanced: tuple[str, ...] = ()  # tasks of which as many singular as plural examples are kept
     halves: bool = False  # whether its splits are two equal halves of the one split there is
     columns: tuple[str, ...] | None = None  # of a file without a header
     stream: Sentences | None = None  # made, not read: without end
-    licence: str = ""
-    paper: str = ""
 
     @property
     def order(self) -> dict[str, int]:
@@ -65,7 +63,7 @@ class Dataset:
         )
 
     def example(self, row: Mapping[str, Any]) -> Example | None:
-        if any(name in row and row[name] not in values for name, values in self.where.items()):
+        if self.templates and row.get("UID", self.templates[0]) not in self.templates:
             return None
         layout = self.layout(row)
         if layout is None:
@@ -87,15 +85,15 @@ def _blimp(name: str, templates: tuple[str, ...], **more: Any) -> Dataset:
     return Dataset(
         name,
         "fill the gap",
+        "CC BY 4.0",
+        "Warstadt et al. 2020",
         (
             word_left_out("words_good", "target_index", "good_word", "bad_word", number="label", tight=True),
-            minimal_pair({template: TEMPLATES[template] for template in templates}),
+            minimal_pair,
         ),
         Hub("nyu-mll/blimp", "train", templates),
         ("target", "foil", "cues", "number"),
-        where={"UID": templates},
-        licence="CC BY 4.0",
-        paper="Warstadt et al. 2020",
+        templates=templates,
         **more,
     )
 
@@ -110,7 +108,7 @@ def _classes(
     more: tuple[Layout, ...] = (),
 ) -> Dataset:
     layouts = (labelled(*fields, labels=labels), *more)
-    return Dataset(name, "classify", layouts, hub, ("label",), labels, licence=licence, paper=paper)
+    return Dataset(name, "classify", licence, paper, layouts, hub, ("label",), labels)
 
 
 _HATEXPLAIN = Hub("Hate-speech-CNERG/hatexplain", revision=CONVERTED)
@@ -158,6 +156,8 @@ _ALL = (
     Dataset(
         "hatexplain",
         "classify",
+        "MIT",
+        "Mathew et al. 2021 (offensive texts)",
         (
             marked(labels=HATE, label="label3"),
             marked_by_several(labels=HATE),
@@ -166,61 +166,59 @@ _ALL = (
         _HATEXPLAIN,
         ("label", "rationale"),
         HATE,
-        licence="MIT",
-        paper="Mathew et al. 2021 (offensive texts)",
     ),
     Dataset(
         "hatexplain_toxic",
         "classify",
+        "MIT",
+        "Mathew et al. 2021 (offensive texts)",
         (marked(labels=TOXIC, label="label2"), marked_by_several(labels=TOXIC, meaning=_BOTH)),
         _HATEXPLAIN,
         ("label", "rationale"),
         TOXIC,
-        licence="MIT",
-        paper="Mathew et al. 2021 (offensive texts)",
     ),
     Dataset(
         "squad1",
         "answer",
-        (question(),),
+        "CC BY-SA 4.0",
+        "Rajpurkar et al. 2016",
+        (question,),
         Hub("rajpurkar/squad"),
         ("pair", "answers"),
-        licence="CC BY-SA 4.0",
-        paper="Rajpurkar et al. 2016",
     ),
     Dataset(
         "squad2",
         "answer",
-        (question(),),
+        "CC BY-SA 4.0",
+        "Rajpurkar et al. 2018",
+        (question,),
         Hub("rajpurkar/squad_v2"),
         ("pair", "answers"),
-        licence="CC BY-SA 4.0",
-        paper="Rajpurkar et al. 2018",
     ),
     Dataset(
         "sva",
         "fill the gap",
-        (_SVA, parsed_sentence()),
+        "CC BY-NC 4.0 (Gulordava's copy)",
+        "Linzen et al. 2016",
+        (_SVA, parsed_sentence),
         gives=("target", "foil", "cues (some files)"),
-        licence="CC BY-NC 4.0 (Gulordava's copy)",
-        paper="Linzen et al. 2016",
     ),
     Dataset(
         "sva_goldberg",
         "fill the gap",
-        (sentence_with_gap(),),
+        _UNSTATED,
+        "Goldberg 2019",
+        (sentence_with_gap,),
         gives=("target", "foil"),
         columns=("n_attractors", "sentence", "masked", "good", "bad"),
-        licence=_UNSTATED,
-        paper="Goldberg 2019",
     ),
     Dataset(
         "sva_gulordava",
         "fill the gap",
+        "CC BY-NC 4.0",
+        "Gulordava et al. 2018",
         (_SVA,),
         gives=("target", "foil"),
-        licence="CC BY-NC 4.0",
-        paper="Gulordava et al. 2018",
     ),
     _blimp("blimp", tuple(TEMPLATES)),
     _blimp("blimp_vz", FIVE, balanced=("rpsv",), halves=True),
@@ -228,37 +226,37 @@ _ALL = (
     Dataset(
         "ud_english",
         "tag",
-        (tagged(),),
+        "CC BY-SA 4.0",
+        "Silveira et al. 2014",
+        (tagged,),
         Hub("universal-dependencies/universal_dependencies", folder="en_ewt", revision=CONVERTED),
         ("pos",),
-        licence="CC BY-SA 4.0",
-        paper="Silveira et al. 2014",
     ),
     Dataset(
         "wikitext",
         "read",
-        (paragraph(words=30),),
+        "CC BY-SA 3.0",
+        "Merity et al. 2017",
+        (paragraph,),
         Hub("Salesforce/wikitext", "validation", ("wikitext-2-raw-v1",)),
         ("text",),
-        licence="CC BY-SA 3.0",
-        paper="Merity et al. 2017",
     ),
     Dataset(
         "agreement",
         "fill the gap",
+        "part of mixlens",
+        "docs/use/embedded-models.md",
         stream=grammar.agreement,
         gives=("target", "foil", "cues", "number", "attractors"),
-        licence="part of mixlens",
-        paper="docs/use/embedded-models.md",
     ),
     Dataset(
         "sentiment",
         "classify",
+        "part of mixlens",
+        "docs/use/embedded-models.md",
         stream=grammar.sentiment,
         gives=("label", "cues", "attractors"),
         labels=SENTIMENT,
-        licence="part of mixlens",
-        paper="docs/use/embedded-models.md",
     ),
 )
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}

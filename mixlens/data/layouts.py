@@ -11,7 +11,7 @@ from typing import Any
 
 from ..base.errors import InputError, kind_of, readable
 from ..types import Example
-from .blimp import Template
+from .blimp import TEMPLATES
 from .grammar import MASK
 from .labels import label_of
 
@@ -25,6 +25,11 @@ class Layout:
 
     needs: tuple[str, ...]
     make: Callable[[Row], Example | None]
+
+
+def needs(*fields: str) -> Callable[[Callable[[Row], Example | None]], Layout]:
+    """The layout of a function that reads these fields of a row."""
+    return lambda make: Layout(fields, make)
 
 
 # --- reading fields ---------------------------------------------------------------------------------------------------
@@ -129,14 +134,15 @@ def labelled(text: str, pair: str | None = None, *, labels: Sequence[str], label
     return Layout((text, *((pair,) if pair else ()), label), make)
 
 
-def marked(*, labels: Sequence[str], label: str, tokens: str = "tokens", marks: str = "rationale") -> Layout:
+def marked(*, labels: Sequence[str], label: str) -> Layout:
     """Tokens, and 1 for those that people marked as the reason for their label."""
 
-    def make(row: Row) -> Example:
-        text, spans = spread(_words(row, tokens))
-        return Example(text, info=_info(row, label, labels, rationale=runs(spans, _list(row, marks))))
+    @needs("tokens", label, "rationale")
+    def layout(row: Row) -> Example:
+        text, spans = spread(_words(row, "tokens"))
+        return Example(text, info=_info(row, label, labels, rationale=runs(spans, _list(row, "rationale"))))
 
-    return Layout((tokens, label, marks), make)
+    return layout
 
 
 def marked_by_several(*, labels: Sequence[str], meaning: Mapping[str, str] | None = None) -> Layout:
@@ -144,7 +150,8 @@ def marked_by_several(*, labels: Sequence[str], meaning: Mapping[str, str] | Non
     that one of them marked (the authors' union), and none where the label is normal, as in their evaluation."""
     published = ("hatespeech", "normal", "offensive")
 
-    def make(row: Row) -> Example | None:
+    @needs("post_tokens", "annotators", "rationales")
+    def layout(row: Row) -> Example | None:
         given = _nested(row, "annotators")
         votes = given["label"] if isinstance(given, Mapping) else [one["label"] for one in given]
         (label, count), *_ = Counter(label_of(vote, published) for vote in votes).most_common(1)
@@ -156,50 +163,44 @@ def marked_by_several(*, labels: Sequence[str], meaning: Mapping[str, str] | Non
         name = label_of(label if meaning is None else meaning[label], labels)
         return Example(text, info={"label": name, "rationale": runs(spans, union)})
 
-    return Layout(("post_tokens", "annotators", "rationales"), make)
+    return layout
 
 
 # --- questions, parts of speech ---------------------------------------------------------------------------------------
 
 
-def question() -> Layout:
+@needs("question", "context", "answers")
+def question(row: Row) -> Example:
     """The question is the text, the paragraph the pair; answers are spans of the pair, () where there is none."""
-
-    def make(row: Row) -> Example:
-        asked, paragraph = text_of(row, "question"), text_of(row, "context")
-        given = _nested(row, "answers")
-        if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
-            pairs = list(zip(given["text"], given["answer_start"], strict=True))
-        else:
-            pairs = [(one["text"], one["start"] if "start" in one else one["answer_start"]) for one in given]
-        spans = []
-        for words, start in ((words, int(place)) for words, place in pairs):
-            if paragraph[start : start + len(words)] != words or not words:
-                raise InputError(f"the answer {words!r} is not in the paragraph at character {start}.")
-            spans.append((start, start + len(words)))
-        return Example(asked, paragraph, info={"answers": tuple(dict.fromkeys(spans))})
-
-    return Layout(("question", "context", "answers"), make)
+    asked, paragraph = text_of(row, "question"), text_of(row, "context")
+    given = _nested(row, "answers")
+    if isinstance(given, Mapping):  # the hub: a list of texts and a list of starts
+        pairs = list(zip(given["text"], given["answer_start"], strict=True))
+    else:
+        pairs = [(one["text"], one["start"] if "start" in one else one["answer_start"]) for one in given]
+    spans = []
+    for words, start in ((words, int(place)) for words, place in pairs):
+        if paragraph[start : start + len(words)] != words or not words:
+            raise InputError(f"the answer {words!r} is not in the paragraph at character {start}.")
+        spans.append((start, start + len(words)))
+    return Example(asked, paragraph, info={"answers": tuple(dict.fromkeys(spans))})
 
 
-def tagged() -> Layout:
+@needs("tokens", "upos")
+def tagged(row: Row) -> Example:
     """Gold tokens with their universal part of speech. A token tagged `_` (don't) is passed over: its parts follow."""
-
-    def make(row: Row) -> Example:
-        tokens, tags = _words(row, "tokens"), _list(row, "upos")
-        if len(tokens) != len(tags):
-            raise InputError(f"{len(tags)} parts of speech for {len(tokens)} tokens.")
-        kept = [(token, tag) for token, tag in zip(tokens, tags, strict=True) if tag != "_"]
-        words = [token for token, _ in kept]
-        text, spans = (text_of(row, "text"), None) if row.get("text") else spread(words)
-        spans = found_in(text, words) if spans is None else spans
-        info = {"pos": _tags(spans, [tag for _, tag in kept])}
-        if row.get("xpos"):  # the tags of the Penn Treebank of the tokens that have a universal one
-            penn = zip(_list(row, "xpos"), tags, strict=True)
-            info["penn"] = _tags(spans, [tag for tag, other in penn if other != "_"])
-        return Example(text, info=info)
-
-    return Layout(("tokens", "upos"), make)
+    tokens, tags = _words(row, "tokens"), _list(row, "upos")
+    if len(tokens) != len(tags):
+        raise InputError(f"{len(tags)} parts of speech for {len(tokens)} tokens.")
+    kept = [(token, tag) for token, tag in zip(tokens, tags, strict=True) if tag != "_"]
+    words = [token for token, _ in kept]
+    text, spans = (text_of(row, "text"), None) if row.get("text") else spread(words)
+    spans = found_in(text, words) if spans is None else spans
+    info = {"pos": _tags(spans, [tag for _, tag in kept])}
+    if row.get("xpos"):  # the tags of the Penn Treebank of the tokens that have a universal one
+        penn = zip(_list(row, "xpos"), tags, strict=True)
+        info["penn"] = _tags(spans, [tag for tag, other in penn if other != "_"])
+    return Example(text, info=info)
 
 
 def _tags(spans: Sequence[Any], tags: Sequence[Any]) -> tuple[Any, ...]:
@@ -207,13 +208,13 @@ def _tags(spans: Sequence[Any], tags: Sequence[Any]) -> tuple[Any, ...]:
     return tuple((*span, tag) for span, tag in zip(spans, tags, strict=True))
 
 
-def paragraph(*, words: int) -> Layout:
+WORDS = 30  # of a paragraph
+
+
+@needs("text")
+def paragraph(row: Row) -> Example | None:
     """Plain text. A row of fewer words is a heading or empty, and no example."""
-
-    def make(row: Row) -> Example | None:
-        return Example(str(row["text"]).strip()) if len(str(row["text"]).split()) >= words else None
-
-    return Layout(("text",), make)
+    return Example(str(row["text"]).strip()) if len(str(row["text"]).split()) >= WORDS else None
 
 
 # --- agreement: one word is left out, and another word decides it -----------------------------------------------------
@@ -236,80 +237,64 @@ def gap(
     )
 
 
-def word_left_out(
-    words: str, place: str, target: str, foil: str, *, number: str, tight: bool = False, cues: str = "cue_indices"
-) -> Layout:
+def word_left_out(words: str, place: str, target: str, foil: str, *, number: str, tight: bool = False) -> Layout:
     """Words, the place of the one to predict, its two forms; and where the file has them, the places of the cue."""
 
     def make(row: Row) -> Example:
-        given = _words(row, words)
+        given, cues = _words(row, words), "cue_indices"
         where = [_place(given, int(i), cues) for i in _list(row, cues)] if row.get(cues) is not None else []
         left_out = _place(given, _whole(row, place), place)
-        told = row.get(number)
-        more = {
-            "task": row.get("task"),
-            "n_attractors": row.get("n_attractors"),
-            "number": NUMBERS.get(str(told), told),
-        }
+        told = NUMBERS.get(str(row.get(number)), row.get(number))
+        more = {"task": row.get("task"), "n_attractors": row.get("n_attractors"), "number": told}
         return gap(given, left_out, text_of(row, target), text_of(row, foil), where, tight=tight, **more)
 
     return Layout((words, place, target, foil), make)
 
 
-def minimal_pair(templates: Mapping[str, Template]) -> Layout:
+@needs("UID", "sentence_good", "sentence_bad")
+def minimal_pair(row: Row) -> Example:
     """BLiMP as published: two sentences that differ in one word. The rules of the sentence's template find the cue and the
-    number; rows of other templates are not part of the dataset."""
-
-    def make(row: Row) -> Example | None:
-        if row["UID"] not in templates:
-            return None
-        template = templates[row["UID"]]
-        good, bad = (_split(expanded(text_of(row, f"sentence_{side}"))) for side in ("good", "bad"))
-        places = [i for i, (one, other) in enumerate(zip(good, bad, strict=False)) if one != other]
-        if len(good) != len(bad) or len(places) != 1:
-            raise InputError("the two sentences do not differ in one word.")
-        place = places[0]
-        cues = [_place(good, i, "the cue") for i in template.cue(good, place)]
-        more = {"task": template.short, "number": template.number(good[place], bad[place])}
-        return gap(good, place, good[place], bad[place], cues, tight=True, **more)
-
-    return Layout(("UID", "sentence_good", "sentence_bad"), make)
-
-
-def expanded(sentence: str) -> str:
-    """Contractions written out, as Value Zeroing does: "hasn't" is one word to agree and one more."""
-    sentence = re.sub(r"\b([Ww])on't\b", r"\1ill not", sentence)
-    sentence = re.sub(r"\b([Cc])an't\b", r"\1annot", sentence)
-    return re.sub(r"n't\b", " not", sentence)
+    number."""
+    template, both = TEMPLATES[row["UID"]], []
+    for side in ("good", "bad"):  # contractions are written out, as Value Zeroing does: "hasn't" is two words
+        sentence = text_of(row, f"sentence_{side}")
+        for contracted, whole in (
+            (r"\b([Ww])on't\b", r"\1ill not"),
+            (r"\b([Cc])an't\b", r"\1annot"),
+            (r"n't\b", " not"),
+        ):
+            sentence = re.sub(contracted, whole, sentence)
+        both.append(re.findall(r"\S*[^\s.]|\.", sentence))
+    good, bad = both
+    places = [i for i, (one, other) in enumerate(zip(good, bad, strict=False)) if one != other]
+    if len(good) != len(bad) or len(places) != 1:
+        raise InputError("the two sentences do not differ in one word.")
+    place = places[0]
+    cues = [_place(good, i, "the cue") for i in template.cue(good, place)]
+    more = {"task": template.short, "number": template.number(good[place], bad[place])}
+    return gap(good, place, good[place], bad[place], cues, tight=True, **more)
 
 
-def _split(sentence: str) -> list[str]:
-    return re.findall(r"\S*[^\s.]|\.", sentence)
+GAP = "***mask***"
 
 
-def sentence_with_gap(gap_mark: str = "***mask***") -> Layout:
+@needs("n_attractors", "masked", "good", "bad")
+def sentence_with_gap(row: Row) -> Example:
     """Goldberg's file: the number of attractors, the sentence, the sentence with ***mask***, the verb, its other form."""
-
-    def make(row: Row) -> Example:
-        words = text_of(row, "masked").split()
-        if words.count(gap_mark) != 1:
-            raise InputError(f"the sentence has {words.count(gap_mark)} times {gap_mark}, not once.")
-        place, verb = words.index(gap_mark), text_of(row, "good")
-        words[place] = verb
-        return gap(words, place, verb, text_of(row, "bad"), (), tight=False, n_attractors=_whole(row, "n_attractors"))
-
-    return Layout(("n_attractors", "masked", "good", "bad"), make)
+    words = text_of(row, "masked").split()
+    if words.count(GAP) != 1:
+        raise InputError(f"the sentence has {words.count(GAP)} times {GAP}, not once.")
+    place, verb = words.index(GAP), text_of(row, "good")
+    words[place] = verb
+    return gap(words, place, verb, text_of(row, "bad"), (), tight=False, n_attractors=_whole(row, "n_attractors"))
 
 
-def parsed_sentence() -> Layout:
+@needs("orig_sentence", "subj", "subj_index", "verb_index", "n_diff_intervening")
+def parsed_sentence(row: Row) -> Example:
     """Linzen's own file: the subject is known, so it is the cue. Places are counted from 1. It names no other verb form."""
-
-    def make(row: Row) -> Example:
-        words = text_of(row, "orig_sentence").split()
-        subject, verb = (_place(words, _whole(row, f"{part}_index") - 1, f"{part}_index") for part in ("subj", "verb"))
-        if words[subject].casefold() != text_of(row, "subj").casefold():
-            raise InputError(f"the subject should be {row['subj']!r}, but the sentence has {words[subject]!r} there.")
-        more = {"n_attractors": _whole(row, "n_diff_intervening"), "number": NUMBERS.get(str(row.get("verb_pos")))}
-        return gap(words, verb, words[verb], None, (subject,), tight=False, **more)
-
-    return Layout(("orig_sentence", "subj", "subj_index", "verb_index", "n_diff_intervening"), make)
+    words = text_of(row, "orig_sentence").split()
+    subject, verb = (_place(words, _whole(row, f"{part}_index") - 1, f"{part}_index") for part in ("subj", "verb"))
+    if words[subject].casefold() != text_of(row, "subj").casefold():
+        raise InputError(f"the subject should be {row['subj']!r}, but the sentence has {words[subject]!r} there.")
+    more = {"n_attractors": _whole(row, "n_diff_intervening"), "number": NUMBERS.get(str(row.get("verb_pos")))}
+    return gap(words, verb, words[verb], None, (subject,), tight=False, **more)

@@ -19,32 +19,25 @@ def refuse_unknown_half(half: str | None) -> None:
 
 
 def portion(examples: Iterable[Example], half: str | None, *, balanced: Sequence[str]) -> Iterator[Example]:
-    """The examples with `balanced` tasks balanced: all of them, or one of the two halves, in their order."""
+    """All the examples, or one of two halves, in their order. Of a `balanced` task as many singular as plural ones are kept;
+    those to keep are drawn without replacement.
+
+    Half of the examples of each task and number are Train, drawn by a fixed seed. Where a task has an odd number of examples of
+    a kind, Train gets one more, and of the next task Test does.
+    """
     kept = list(examples)
     for task in balanced:
-        kept = balanced_task(kept, task)
-    return iter(kept if half is None else halved(kept)[HALVES.index(half)])
-
-
-def balanced_task(examples: Sequence[Example], task: str) -> list[Example]:
-    """The examples, with as many singular as plural ones of a task. Those to keep are drawn without replacement."""
-    groups = [places for (name, _), places in _places(examples).items() if name == task]
-    fewest = min(map(len, groups), default=0)
-    dropped = {place for places in groups for place in _shuffled(places, task)[fewest:]}
-    return [example for place, example in enumerate(examples) if place not in dropped]
-
-
-def halved(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Train and Test: half of the examples of each task and number, drawn by a fixed seed, in their order.
-
-    Where a task has an odd number of examples of a kind, Train gets one more, and of the next task Test does.
-    """
-    groups = _places(examples)
-    tasks = list(dict.fromkeys(task for task, _ in groups))
-    sizes = {key: (len(places) + 1 - tasks.index(key[0]) % 2) // 2 for key, places in groups.items()}
-    train = {place for key, places in groups.items() for place in _shuffled(places, "half")[: sizes[key]]}
-    first = [example for place, example in enumerate(examples) if place in train]
-    return first, [example for place, example in enumerate(examples) if place not in train]
+        groups = [places for (name, _), places in _places(kept).items() if name == task]
+        fewest = min(map(len, groups), default=0)
+        dropped = {place for places in groups for place in _shuffled(places, task)[fewest:]}
+        kept = [example for place, example in enumerate(kept) if place not in dropped]
+    if half is None:
+        return iter(kept)
+    kinds = _places(kept)
+    tasks = list(dict.fromkeys(task for task, _ in kinds))
+    sizes = {key: (len(places) + 1 - tasks.index(key[0]) % 2) // 2 for key, places in kinds.items()}
+    train = {place for key, places in kinds.items() for place in _shuffled(places, "half")[: sizes[key]]}
+    return (example for place, example in enumerate(kept) if (place in train) == (half == HALVES[0]))
 
 
 def _places(examples: Sequence[Example]) -> dict[tuple[str, str], list[int]]:

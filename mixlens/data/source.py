@@ -74,9 +74,6 @@ class _Pieces(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self.at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self.at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.source.size}[whence])
         return self.at

@@ -293,7 +293,7 @@ def test_rows_of_other_templates_are_not_part_of_a_blimp_task(tmp_path: Path) ->
 def test_the_rules_of_each_template(
     task: str, good: str, bad: str, text: str, cues: str, number: str, tmp_path: Path
 ) -> None:
-    ((uid,),) = data.DATASETS[f"blimp_{task}"].where.values()
+    (uid,) = data.DATASETS[f"blimp_{task}"].templates
     example = one(f"blimp_{task}", {"UID": uid, "sentence_good": good, "sentence_bad": bad}, tmp_path)
     assert example.text == text
     assert words_at(example, example.cues) == cues.split()

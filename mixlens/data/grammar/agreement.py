@@ -54,8 +54,9 @@ def agreement(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
 _Modifier = Callable[[Draw, Noun], list[Word]]
 
 
-def _the(draw: Draw, noun: Noun, number: str, *, is_cue: bool = False) -> list[Word]:
-    return [Word("the"), *_nominal(draw, noun, number, is_cue=is_cue)]
+def _the(draw: Draw, noun: Noun, number: str | None = None, *, is_cue: bool = False) -> list[Word]:
+    """The noun with its article; without a `number`, that is drawn."""
+    return [Word("the"), *_nominal(draw, noun, number or draw.number(), is_cue=is_cue)]
 
 
 def _nominal(
@@ -88,13 +89,13 @@ def _nothing(draw: Draw, noun: Noun) -> list[Word]:
 def _place(draw: Draw, noun: Noun) -> list[Word]:
     """Near the old houses."""
     preposition = draw.pick(PREPOSITIONS[noun.kind])
-    return [*plain(preposition), *_the(draw, draw.fresh(NOUNS), draw.number())]
+    return [*plain(preposition), *_the(draw, draw.fresh(NOUNS))]
 
 
 def _purpose_or_place(draw: Draw, noun: Noun) -> list[Word]:
     """To the cabinet; near the old houses."""
     if noun.singular in LEADS_TO and draw.chance(0.4):
-        return [Word("to"), *_the(draw, draw.fresh(THINGS), draw.number())]
+        return [Word("to"), *_the(draw, draw.fresh(THINGS))]
     return _place(draw, noun)
 
 
@@ -121,7 +122,7 @@ def _subject_relative(draw: Draw, noun: Noun) -> list[Word]:
     others, verbs = (THINGS, TOUCHING) if noun in THINGS else (LIVING, MEETING)
     other, verb = draw.fresh(others), draw.pick(verbs)
     action = _about(verb.past, verb.base, noun, other)
-    return [_relative_pronoun(draw, noun), action, *_the(draw, other, draw.number())]
+    return [_relative_pronoun(draw, noun), action, *_the(draw, other)]
 
 
 def _relative_pronoun(draw: Draw, noun: Noun) -> Word:
@@ -132,7 +133,7 @@ def _couple(draw: Draw, options: Sequence[Noun]) -> tuple[list[Word], list[Noun]
     """The boy and the girls: two nouns of one kind, plural together whatever each is."""
     first = draw.fresh(options)
     second = draw.fresh([noun for noun in options if noun.kind == first.kind])
-    one, other = (_the(draw, noun, draw.number(), is_cue=True) for noun in (first, second))
+    one, other = (_the(draw, noun, is_cue=True) for noun in (first, second))
     return [*one, Word("and"), *other], [first, second]
 
 
@@ -171,7 +172,7 @@ def _verb_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], number:
             if noun in LIVING:
                 to, verb, others = [], draw.pick(MEETING), LIVING
             other = draw.fresh(others)
-            rest = [_about(MASK, verb.base, *nouns, other), *to, *_the(draw, other, draw.number())]
+            rest = [_about(MASK, verb.base, *nouns, other), *to, *_the(draw, other)]
             row = verb.present
     return _masked([*subject, *draw.sometimes(0.1, SURELY), *rest], row, number)
 
@@ -241,7 +242,7 @@ def _verb_in_subject_relative(draw: Draw) -> Draft:
         *_the(draw, noun, number, is_cue=True),
         _relative_pronoun(draw, noun),
         _about(MASK, verb.base, noun, other),
-        *_the(draw, other, draw.number()),
+        *_the(draw, other),
         _about(end.past, end.base, noun),
     ]
     return _masked(words, verb.present, number)
@@ -266,7 +267,7 @@ def _determiner_of_object(modifier: _Modifier, draw: Draw, *, in_compound: bool 
     noun, person, number = draw.fresh(OBJECTS), draw.fresh(PEOPLE), draw.number()
     verb = draw.pick(HANDLING)
     words = [
-        *_the(draw, person, draw.number()),
+        *_the(draw, person),
         _about(verb.past, verb.base, person, noun),
         Word(MASK),
         *(_nominal(draw, draw.fresh(IN_COMPOUNDS), SINGULAR) if in_compound else []),
@@ -285,7 +286,7 @@ def _reflexive_after_couple(draw: Draw) -> Draft:
 
 def _reported(clause: Callable[[_Modifier, Draw], Draft], modifiers: Sequence[_Modifier], draw: Draw) -> Draft:
     """The teachers said that <clause>."""
-    speaker = _the(draw, draw.fresh(PEOPLE), draw.number())
+    speaker = _the(draw, draw.fresh(PEOPLE))
     draft = clause(draw.pick(modifiers), draw)
     return replace(draft, words=[*speaker, Word(draw.pick(SAID)), Word("that"), *draft.words])
 

@@ -164,21 +164,17 @@ SURELY = ("still", "probably", "clearly", "often")
 DEGREES = ("very", "really", "quite", "rather")
 
 
-def _number_lexicon() -> dict[str, str]:
-    tables = (*INTRANSITIVE.values(), *DONE_BY_PEOPLE.values(), *STANDING.values(), LINKING, [BELONG])
-    rows = [
-        *COPULAS,
-        HAVE,
-        DO,
-        *DETERMINERS,
-        *((noun.reflexive, THEMSELVES) for noun in ANTECEDENTS),
-        *((noun.singular, noun.plural) for noun in NOUNS),
-        *(verb.present for table in tables for verb in table),
-    ]
-    return {word: number for row in rows for word, number in zip(row, (SINGULAR, PLURAL), strict=True)}
-
-
-_NUMBER = _number_lexicon()
+_PRESENT = (*INTRANSITIVE.values(), *DONE_BY_PEOPLE.values(), *STANDING.values(), LINKING, [BELONG])
+_ROWS = (  # the singular form and the plural form
+    *COPULAS,
+    HAVE,
+    DO,
+    *DETERMINERS,
+    *((noun.reflexive, THEMSELVES) for noun in ANTECEDENTS),
+    *((noun.singular, noun.plural) for noun in NOUNS),
+    *(verb.present for table in _PRESENT for verb in table),
+)
+_NUMBER = {word: number for row in _ROWS for word, number in zip(row, (SINGULAR, PLURAL), strict=True)}
 
 
 def number_of(word: str) -> str | None:
