@@ -129,18 +129,6 @@ def test_every_verb_of_a_block_is_the_plain_one(case: str) -> None:
         assert {*quick.prove()} - {"weights"} == {*gaps}
 
 
-@pytest.mark.parametrize("case", CASES)
-@torch.no_grad()
-def test_several_layers_at_once_are_the_plain_layers(case: str) -> None:
-    loose = 1e-5 if case in ROUNDED_NORMS else 1e-9
-    layers = list(loaded(case).trace(input_ids=ids(5)).layers)
-    quick = fast_block.Block(layers)
-    for stage in layer_block.STAGES:
-        for name in ("lengths", "others", "nearer"):
-            together = PART_VERBS[name](quick.parts(stage))
-            same(list(together), [PART_VERBS[name](layer.Block(one).parts(stage)) for one in layers], loose)
-
-
 @pytest.mark.parametrize("case", DISTINCT)
 def test_every_map_without_fast_is_the_map(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loose = 1e-5 if case in ROUNDED_NORMS else 1e-8

@@ -10,21 +10,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from mixlens import fast
 from mixlens.fast import side_by_side
 from mixlens.metrics import token_identity, token_training
-from mixlens.metrics import token_training as metrics_token_training
 
 ROUNDING = 1e-9  # of weights near 1 in float64, after some hundred steps that each round otherwise
 
 
-def split(rows: int, stop: int, seed: int, width: int = 6, out: int = 5) -> metrics_token_training.Split:
+def split(rows: int, stop: int, seed: int, width: int = 6, out: int = 5) -> token_training.Split:
     """States that are the targets through a matrix, and noise."""
     draw = partial(torch.randn, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     x, matrix, other = draw(rows, width), draw(width, out), draw(stop, width)
-    return metrics_token_training.Split((x, x @ matrix + 0.3 * draw(rows, out)), (other, other @ matrix), seed)
+    return token_training.Split((x, x @ matrix + 0.3 * draw(rows, out)), (other, other @ matrix), seed)
 
 
 def weights(one: Any) -> list[Tensor]:
@@ -44,13 +43,13 @@ def test_each_training_is_that_of_the_map_alone(
     kind: str, distance: str, sizes: list[tuple[int, int, int]], batch: int, patience: int, epochs: int | None
 ) -> None:
     """Other numbers of rows, other seeds, ends at other epochs, last steps with fewer rows: weights, epochs, loss are equal."""
-    training = metrics_token_training.Training(
+    training = token_training.Training(
         rate=0.03, batch=batch, patience=patience, epochs=40 if epochs is None else epochs, hidden=7
     )
     splits = [split(*size) for size in sizes]
     asked: dict[str, Any] = {"kind": kind, "distance": distance, "training": training}
-    for one, side in zip(splits, metrics_token_training.best_fits(splits, **asked), strict=True):
-        alone = metrics_token_training.best_fit(one.train, one.stop, seed=one.seed, **asked)
+    for one, side in zip(splits, token_training.best_fits(splits, **asked), strict=True):
+        alone = token_training.best_fit(one.train, one.stop, seed=one.seed, **asked)
         assert (side.epochs, side.rate) == (alone.epochs, alone.rate)
         assert side.loss == pytest.approx(alone.loss, rel=ROUNDING, abs=ROUNDING)
         for ours, theirs in zip(weights(side), weights(alone), strict=True):
@@ -60,51 +59,28 @@ def test_each_training_is_that_of_the_map_alone(
 
 def test_of_several_rates_each_map_takes_its_best() -> None:
     splits = [split(30, 9, seed) for seed in (1, 2, 3)]
-    training = metrics_token_training.Training(batch=8, epochs=6, rates=(1e-5, 0.05, 1e-3))
+    training = token_training.Training(batch=8, epochs=6, rates=(1e-5, 0.05, 1e-3))
     asked: dict[str, Any] = {"kind": "linear", "distance": "l2", "training": training}
-    assert [one.rate for one in metrics_token_training.best_fits(splits, **asked)] == [0.05] * 3
+    assert [one.rate for one in token_training.best_fits(splits, **asked)] == [0.05] * 3
 
 
 def test_random_numbers_of_the_caller_are_left_alone() -> None:
     before = torch.get_rng_state()
-    metrics_token_training.best_fits(
+    token_training.best_fits(
         [split(9, 3, 1), split(9, 3, 2)],
         kind="mlp",
         distance="l2",
-        training=metrics_token_training.Training(epochs=2, hidden=3),
+        training=token_training.Training(epochs=2, hidden=3),
     )
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_one_map_alone_is_trained_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_by_side, "train", lambda *_, **__: pytest.fail("one map was stacked"))
-    (one,) = metrics_token_training.best_fits(
-        [split(9, 3, 1)], kind="linear", distance="l2", training=metrics_token_training.Training(epochs=2)
+    (one,) = token_training.best_fits(
+        [split(9, 3, 1)], kind="linear", distance="l2", training=token_training.Training(epochs=2)
     )
     assert one.epochs == 2
-
-
-def test_adam_is_torchs_and_a_map_that_does_not_move_keeps_everything() -> None:
-    """Two maps; the second one rests in the second step. Slopes are given."""
-    torch.manual_seed(0)
-    maps = [nn.Linear(3, 2).double() for _ in range(2)]
-    stack = side_by_side.Stack(maps)
-    rested = [one.detach()[1].clone() for one in stack.weights]
-    slopes = [[torch.randn_like(weight) for weight in stack.weights] for _ in range(3)]
-    optimizers = [torch.optim.Adam(one.parameters(), lr=0.1) for one in maps]
-    for number, slope in enumerate(slopes):
-        moving = torch.tensor([1.0, 0.0 if number == 1 else 1.0], dtype=torch.float64)
-        stack.adam(slope, moving, 0.1)
-        for place, (one, optimizer) in enumerate(zip(maps, optimizers, strict=True)):
-            if moving[place]:
-                for parameter, whole in zip(one.parameters(), slope, strict=True):
-                    parameter.grad = whole[place].clone()
-                optimizer.step()
-    assert stack.steps.tolist() == [3, 2]
-    for place, one in enumerate(maps):
-        for parameter, stacked in zip(one.parameters(), stack.weights, strict=True):
-            torch.testing.assert_close(stacked.detach()[place], parameter.detach(), rtol=ROUNDING, atol=ROUNDING)
-    assert not any(torch.equal(now.detach()[1], then) for now, then in zip(stack.weights, rested, strict=True))
 
 
 def test_a_map_that_nothing_stops_ends_with_its_last_weights() -> None:
@@ -112,16 +88,16 @@ def test_a_map_that_nothing_stops_ends_with_its_last_weights() -> None:
     empty = (torch.zeros(0, 4, dtype=torch.float64), torch.zeros(0, 4, dtype=torch.float64))
     x = torch.eye(4, dtype=torch.float64)
     splits = [
-        metrics_token_training.Split((x, 2 * x), empty, 0),
-        metrics_token_training.Split((x, 3 * x), (x, 3 * x), 1),
+        token_training.Split((x, 2 * x), empty, 0),
+        token_training.Split((x, 3 * x), (x, 3 * x), 1),
     ]
     asked: dict[str, Any] = {
         "kind": "linear",
         "distance": "l2",
-        "training": metrics_token_training.Training(rate=0.1, patience=3, epochs=9),
+        "training": token_training.Training(rate=0.1, patience=3, epochs=9),
     }
-    side = metrics_token_training.best_fits(splits, **asked)[0]
-    alone = metrics_token_training.best_fit(splits[0].train, splits[0].stop, seed=0, **asked)
+    side = token_training.best_fits(splits, **asked)[0]
+    alone = token_training.best_fit(splits[0].train, splits[0].stop, seed=0, **asked)
     assert side.epochs == alone.epochs == 3
     assert math.isinf(side.loss)
     assert math.isinf(alone.loss)
@@ -135,12 +111,3 @@ def test_a_cpu_trains_one_after_the_other_and_a_gpu_what_half_its_memory_holds(m
     assert [fast.trained_at_once(gpu, size) for size in (0, 1, 100, 499, 501)] == [500, 500, 5, 1, 1]
     monkeypatch.setenv("MIXLENS_FAST", "off")
     assert fast.trained_at_once(gpu, 1) == 1
-
-
-def test_the_loss_of_a_row_is_the_loss_of_that_row_alone() -> None:
-    vectors, targets = (torch.randn(3, 4, 5, dtype=torch.float64) for _ in range(2))
-    for distance in token_identity.DISTANCES:
-        rows = token_training._row_losses(vectors, targets, distance)
-        alone = token_training._loss(vectors[1, 2:3], targets[1, 2:3], distance)
-        assert rows.shape == (3, 4)
-        assert float(rows[1, 2]) == pytest.approx(float(alone), rel=1e-12)

@@ -401,18 +401,6 @@ def test_fused_loops_hide_no_nan(fused: Any, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
-def test_maps_do_not_depend_on_the_loops(case: str, name: str, fused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = loaded(case).trace(input_ids=ids(11))
-    made = mixlens.mix(trace, name)
-    assert made.info["loops"] == "c"
-    monkeypatch.setattr(kernels, "_module", lambda device_type: plain)
-    again = mixlens.mix(trace, name)
-    assert again.info["loops"] == "plain"
-    torch.testing.assert_close(made.scores, again.scores, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", QUICK)
-@pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
 @pytest.mark.parametrize("chunk", [1, 100])
 def test_maps_do_not_depend_on_the_tiles(case: str, name: str, chunk: int, loops: str) -> None:
     trace = loaded(case).trace(input_ids=ids(11))

@@ -71,19 +71,6 @@ def test_layers_are_one_block_only_where_a_method_takes_it(
         torch.testing.assert_close(one.scores, other.scores, rtol=1e-10, atol=1e-12)  # the same sums in another order
 
 
-def test_without_fast_each_trace_and_layer_is_scored_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise AssertionError("scored together although fast is off")
-
-    traces = loaded("bert").trace(input_ids=[ids(7), ids(4)])
-    together = mixlens.mix(traces, "alti")
-    monkeypatch.setenv("MIXLENS_FAST", "off")
-    for place in ("maps.together_at_once", "batches.stacked", "batches.cut"):
-        monkeypatch.setattr(f"mixlens.scoring.{place}", refuse)
-    for alone, one in zip(mixlens.mix(traces, "alti"), together, strict=True):
-        torch.testing.assert_close(alone.scores, one.scores, rtol=1e-10, atol=1e-12)  # the same sums in another order
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_one_query_is_its_row_of_the_whole_map(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(6))

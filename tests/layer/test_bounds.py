@@ -318,25 +318,3 @@ def test_fingerprints_have_sixteen_digits_and_tell_what_is_told_apart() -> None:
     assert provenance.data_fingerprint([base]) == provenance.data_fingerprint([types.Example("a")])
     names = {"/a/b": "b", "./b": "b", "~/x/b": "b", "../b/": "b", "org/name": "org/name", "name": "name", "/": "/"}
     assert {name: provenance.public_name(name) for name in names} == names
-
-
-@pytest.mark.parametrize(
-    ("worst", "hinted"), [(0, "first"), (1, "last"), (2, "last")]
-)  # 2: what comes behind the layers
-def test_a_refused_identity_names_its_layer(worst: int, hinted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.layer import proof as proofs
-
-    monkeypatch.setattr(proofs, "linearity_hint", lambda layers: f" <{layers[0]}>")
-    name = next(iter(proofs.IDENTITIES))
-    model: Any = SimpleNamespace(
-        name="m",
-        family=SimpleNamespace(name="f"),
-        dtype=torch.float32,
-        parts=[SimpleNamespace(layer=x) for x in ("first", "last")],
-    )
-    proof: Any = SimpleNamespace(
-        worst_layer={name: worst}, gaps={name: 0.25, "other": 0.0}, allowed={name: 1e-5}, failed=[name]
-    )
-    told = proofs._refusal(model, proof, name)
-    assert f"gap is 2.5e-01 in layer {worst} (allowed 1e-05 for float32). 1 of 2 identities fail." in told
-    assert told.endswith(f" <{hinted}>")

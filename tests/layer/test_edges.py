@@ -9,18 +9,20 @@ from typer.testing import CliRunner
 
 import mixlens
 from mixlens.cli.app import app
-from mixlens.scoring.aggregate import find
+from mixlens.methods import hta, value_zeroing
+from mixlens.scoring import aggregate, attributions, maps
+from mixlens.scoring import alternative_attention as alternative
 
 
 def test_a_token_is_found_as_it_is_written_before_it_is_found_without_its_mark() -> None:
     tokens = ("▁play", "play", "##ing", "Ġthe", ".")
-    assert find(tokens, "play") == 1
-    assert find(tokens, "▁play") == 0
-    assert find(tokens, "ing") == 2
-    assert find(tokens, "the") == 3
-    assert find(tokens, "Ġthe") == 3
+    assert aggregate.find(tokens, "play") == 1
+    assert aggregate.find(tokens, "▁play") == 0
+    assert aggregate.find(tokens, "ing") == 2
+    assert aggregate.find(tokens, "the") == 3
+    assert aggregate.find(tokens, "Ġthe") == 3
     with pytest.raises(mixlens.MixlensError, match="no token 'pla'"):
-        find(tokens, "pla")
+        aggregate.find(tokens, "pla")
 
 
 @pytest.mark.parametrize("method", ["grad_l2", "grad_x_input"])
@@ -88,43 +90,21 @@ def test_a_rollout_of_tiny_float64_scores_is_their_product() -> None:
     assert float(rolled[3].max()) == pytest.approx(1.0)
 
 
-def test_a_token_that_is_deleted_moves_the_span_behind_it() -> None:
-    """Of an answer at 3 to 5, both ends are read one to the left once an earlier token is gone."""
-    lens, given, span = loaded("bert", head="AutoModelForQuestionAnswering"), ids(8), (3, 5)
-    asked = {"target": span, "replacement": "delete", "score": "logit"}
-    made = mixlens.attribute(lens.trace(input_ids=given), "blank_out", **asked).scores
-
-    def score(tokens: list[int], start: int, end: int) -> float:
-        with torch.no_grad():
-            run = lens.hf_model(torch.tensor([tokens]))
-        return float(run.start_logits[0, start] + run.end_logits[0, end])
-
-    whole = score(given, *span)
-    for gone in (0, 1, 2, 4, 6, 7):
-        rest = [token for place, token in enumerate(given) if place != gone]
-        change = whole - score(rest, 3 - (gone < 3), 5 - (gone < 5))
-        assert float(made[gone]) == pytest.approx(change, rel=1e-9), gone
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_corner_of_what_attention_may_be_is_exact(seed: int) -> None:
     """As many weights as there are constraints at the most, all others 0 to the last bit, and no constraint broken."""
     pytest.importorskip("scipy", reason="needs scipy: pip install 'mixlens[analysis]'")
-    from mixlens.scoring.alternative_attention import _corner
-
     seeded = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(9, 4, dtype=torch.float64, generator=seeded)).Q
     own = torch.rand(9, dtype=torch.float64, generator=seeded).softmax(-1)
     cost = torch.rand(9, dtype=torch.float64, generator=seeded)
-    corner = _corner(cost, basis, own)
+    corner = alternative._corner(cost, basis, own)
     assert 1 <= int((corner > 0).sum()) <= 4
     assert float((basis.T @ (corner - own)).abs().max()) < 1e-12
     assert float(cost @ corner) <= float(cost @ own)
 
 
 def test_a_gradient_that_is_refused_names_float64_where_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixlens.methods import hta
-
     monkeypatch.setattr(hta, "closed_form", lambda *given, **options: (torch.zeros(5, 5), 1.0))
     for dtype, named in ((torch.float32, True), (torch.float64, False)):
         with pytest.raises(mixlens.MixlensError, match="'hta_layer' gives no map") as refused:
@@ -134,30 +114,25 @@ def test_a_gradient_that_is_refused_names_float64_where_that_helps(monkeypatch: 
 
 def test_the_finest_steps_of_distances() -> None:
     """Two neighbouring ranks that change places move Spearman's rho by 12 / (d (d^2 - 1))."""
-    from mixlens.methods.value_zeroing import cosine, finest, one_minus_cosine, spearman
-
     first = torch.arange(10.0, dtype=torch.float64)
     second = first[[0, 1, 2, 4, 3, 5, 6, 7, 8, 9]]
-    assert finest(spearman, 10, 1e-7) == pytest.approx(float(spearman(first, second)))
-    assert finest(one_minus_cosine, 10, 1e-7) == 4e-7
-    assert finest(cosine, 10, 1e-7) == 0
+    assert value_zeroing.finest(value_zeroing.spearman, 10, 1e-7) == pytest.approx(
+        float(value_zeroing.spearman(first, second))
+    )
+    assert value_zeroing.finest(value_zeroing.one_minus_cosine, 10, 1e-7) == 4e-7
+    assert value_zeroing.finest(value_zeroing.cosine, 10, 1e-7) == 0
 
 
 def test_a_variant_is_no_option() -> None:
-    from mixlens.scoring.attributions import known as attributions
-    from mixlens.scoring.maps import known as maps
-
-    every = {**maps(), **attributions()}
+    every = {**maps.known(), **attributions.known()}
     assert any(len(method.variants) > 1 for method in every.values())
     for name, method in every.items():
         assert "variant" not in method.options, name
-    assert set(maps()["value_zeroing"].options) == {"distance", "standardize", "query"}
+    assert set(maps.known()["value_zeroing"].options) == {"distance", "standardize", "query"}
 
 
 def test_a_head_that_is_not_there_has_no_alternative() -> None:
-    from mixlens.scoring.alternative_attention import alternative_attention
-
     trace = loaded("bert").trace(input_ids=ids(5))
     for head in (4, -1):
         with pytest.raises(mixlens.MixlensError, match="head"):
-            alternative_attention(trace, layer=0, head=head)
+            mixlens.alternative_attention(trace, layer=0, head=head)

@@ -80,17 +80,6 @@ def test_norms_by_head_are_the_length_of_each_vector(case: str) -> None:
                     torch.testing.assert_close(made.scores[index, head], expected, rtol=close, atol=1e-12)
 
 
-@pytest.mark.parametrize("case", DISTINCT)
-def test_vectors_of_all_heads_are_the_parts(case: str) -> None:
-    """sum_h of a head's vectors, normed, and the residual in w_ii: the vectors whose lengths the methods without head give."""
-    layer = loaded(case).trace(input_ids=ids(4)).layers[1]
-    with torch.no_grad():
-        for stage in ("attention", "norm", "layer"):
-            whole = sum(head_vectors(layer, head, stage) for head in range(HEADS))
-            others = ~torch.eye(4, dtype=torch.bool)
-            torch.testing.assert_close(whole[others], slow.vectors(layer, stage)[others], rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_attention_by_head_is_the_models_own(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(6))
@@ -98,21 +87,6 @@ def test_attention_by_head_is_the_models_own(case: str) -> None:
     torch.testing.assert_close(
         made.scores, torch.stack([layer.attention for layer in trace.layers]), rtol=0, atol=1e-12
     )
-
-
-@pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "mistral", "modernbert", "gpt_neo"])
-def test_effective_attention_by_head_is_off_the_null_space(case: str) -> None:
-    """Row by row within what the row may see, with ten tokens and heads of eight dimensions."""
-    trace = loaded(case).trace(input_ids=ids(10))
-    made = mixlens.mix(trace, "effective_attention", head="all").to_numpy()
-    with torch.no_grad():
-        for index, layer in enumerate(trace.layers):
-            for head in range(HEADS):
-                t, a = slow.t_of(layer, head, bias=True), layer.attention[head].numpy()
-                for i in range(10):
-                    seen = a[i] > 0
-                    expected = slow.without_null_space(a[i, seen], t[seen])
-                    assert abs(made[index, head, i, seen] - expected).max() < 1e-10
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from mixlens.fast.norms import StackedNorm, beside
-from mixlens.layer.norms import FrozenNorm, numerators
+from mixlens.fast import norms as fast_norms
+from mixlens.layer import norms
 
 
 class Norm(nn.Module):
@@ -38,7 +42,7 @@ def test_gamma_beta_and_eps_are_found_with_shifts_and_zeros(zeros: str, width: i
     ] *= -2
     for eps in (1e-6, 0.3):
         module = Norm(gamma, beta, eps, centred=centred)
-        found = FrozenNorm.of(module, width, torch.float64)
+        found = norms.FrozenNorm.of(module, width, torch.float64)
         assert found.centred == centred
         # Answers of 1e8 times a probe's length lose some digits to a shift of 10: 1e-7 of gamma, and more of eps.
         torch.testing.assert_close(found.beta, beta, rtol=1e-12, atol=1e-12)
@@ -52,7 +56,7 @@ def test_gamma_beta_and_eps_are_found_with_shifts_and_zeros(zeros: str, width: i
 def test_the_parts_of_a_norm_are_the_norm(centred: bool) -> None:
     """numerator / scale + beta; and the reciprocal is one over the scale; with eps and d - 1 as they are asked for."""
     torch.manual_seed(0)
-    norm = FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, 0.01)
+    norm = norms.FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, 0.01)
     u = torch.randn(3, 6).double() + 1
     mean = u.mean(-1, keepdim=True) if centred else torch.zeros(3, 1).double()
     squares = (u - mean).pow(2).sum(-1, keepdim=True)
@@ -67,15 +71,15 @@ def test_the_parts_of_a_norm_are_the_norm(centred: bool) -> None:
     torch.testing.assert_close(normed, expected)
     torch.testing.assert_close(reciprocal, 1 / norm.scale(u))
     torch.testing.assert_close(norm.without_gamma.numerator(u), u - mean)
-    torch.testing.assert_close(numerators([norm, norm], u), norm.numerator(norm.numerator(u)))
-    assert torch.equal(numerators([], u), u)
+    torch.testing.assert_close(norms.numerators([norm, norm], u), norm.numerator(norm.numerator(u)))
+    assert torch.equal(norms.numerators([], u), u)
 
 
 @pytest.mark.parametrize("centred", [True, False])
 def test_norms_of_several_layers_are_those_of_each(centred: bool) -> None:
     torch.manual_seed(0)
-    each = [FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, eps) for eps in (0.01, 0.5)]
-    stacked = StackedNorm(
+    each = [norms.FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, eps) for eps in (0.01, 0.5)]
+    stacked = fast_norms.StackedNorm(
         torch.stack([norm.gamma for norm in each]),
         torch.stack([norm.beta for norm in each]),
         centred,
@@ -88,20 +92,25 @@ def test_norms_of_several_layers_are_those_of_each(centred: bool) -> None:
         torch.testing.assert_close(stacked.scale(u)[layer], norm.scale(u[layer]))
         for one, other in zip(stacked.with_reciprocal(u), norm.with_reciprocal(u[layer]), strict=True):
             torch.testing.assert_close(one[layer], other)
-    assert beside(stacked.gamma, u).shape == (2, 1, 1, 6)
+    assert fast_norms.beside(stacked.gamma, u).shape == (2, 1, 1, 6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_norms_in_other_number_types_are_asked_in_float64(dtype: torch.dtype) -> None:
-    """gamma is what the number type holds, to the last bit, though beta is large."""
+@pytest.mark.parametrize("kind", [nn.LayerNorm, LlamaRMSNorm, Gemma2RMSNorm])
+def test_norms_in_other_number_types_are_asked_in_float64(kind: Any, dtype: torch.dtype) -> None:
+    """gamma is what the number type holds, to the last bit, though beta is large; Gemma's is 1 + weight."""
     torch.manual_seed(0)
-    module = nn.LayerNorm(8).to(dtype)
+    module, centred = kind(8).to(dtype), kind is nn.LayerNorm
     with torch.no_grad():
         module.weight.copy_(torch.randn(8))
-        module.bias.copy_(100 * torch.randn(8))
-    found = FrozenNorm.of(module, 8, torch.float32)
-    torch.testing.assert_close(found.gamma, module.weight.detach().float(), rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(found.beta, module.bias.detach().float(), rtol=0, atol=0)
+        if centred:
+            module.bias.copy_(100 * torch.randn(8))
+    found = norms.FrozenNorm.of(module, 8, torch.float32)
+    gamma = module.weight.detach().float() + (kind is Gemma2RMSNorm)
+    beta = module.bias.detach().float() if centred else torch.zeros(8)
+    torch.testing.assert_close(found.gamma, gamma, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(found.beta, beta, rtol=0, atol=0)
+    assert found.centred == centred
     assert module.weight.dtype == dtype
     assert found.gamma.dtype == torch.float32
 
@@ -118,7 +127,7 @@ def test_a_norm_whose_code_knows_no_float64_is_asked_in_float32(dtype: torch.dty
 
     torch.manual_seed(0)
     gamma, beta = torch.randn(8).to(dtype), torch.randn(8).to(dtype)
-    found = FrozenNorm.of(Fused(gamma, beta, 1e-3, centred=True), 8, torch.float32)
+    found = norms.FrozenNorm.of(Fused(gamma, beta, 1e-3, centred=True), 8, torch.float32)
     torch.testing.assert_close(
         found.gamma, gamma.float(), rtol=1e-5, atol=1e-5
     )  # float32: answers less a beta of their size

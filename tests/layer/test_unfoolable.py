@@ -464,21 +464,12 @@ def test_half_precision_refuses_a_projection_that_is_not_linear(dtype: torch.dty
             return made + 0.06 * made * torch.sign(made)
 
     model = stock("llama", dtype)
-    for layer in model.layers:
-        bent = Bent(32, 32).to(dtype)
-        bent.load_state_dict(layer.self_attn.o_proj.state_dict())
-        layer.self_attn.o_proj = bent
-    with pytest.raises(mixlens.MixlensError):
+    attention = model.layers[1].self_attn
+    bent = Bent(32, 32).to(dtype)
+    bent.load_state_dict(attention.o_proj.state_dict())
+    attention.o_proj = bent
+    with pytest.raises(mixlens.MixlensError, match=r"in layer 1 \(allowed"):
         mixlens.load(model)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("case", list(CONFIGURATIONS))
-def test_half_precision_accepts_what_is_right(case: str, dtype: torch.dtype) -> None:
-    """The limits are a few times what rounding does: no family comes near."""
-    lens = mixlens.load(stock(case, dtype))
-    made = mixlens.mix(lens.trace(input_ids=ids(30)), ["alti", "value_zeroing"])
-    assert made["alti"].info["gap"] < made["alti"].info["tolerance"] / 2
 
 
 # --- the model's own attention -----------------------------------------------------------------------------------------

@@ -91,13 +91,17 @@ def written_out(trace: Any, strategy: str, rule: str, factor: int, steps: int, c
 
 @pytest.mark.parametrize("strategy", ["greedy", "maxcount"])
 @pytest.mark.parametrize(
-    ("case", "rule", "factor"), [("bert", "riemann_left", 0), ("gpt2", "trapezoid", 1), ("llama", "riemann_right", 0)]
+    ("case", "rule", "factor", "count"),
+    [
+        *(("bert", "riemann_left", 0, 12), ("gpt2", "trapezoid", 1, 12), ("llama", "riemann_right", 0, 12)),
+        ("bert", "riemann_left", 0, 2),  # soon no word is left, and the path is at the baseline and stays there
+    ],
 )
-def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: int) -> None:
+def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: int, count: int) -> None:
     trace = trace_of(case)
     options = {"steps": 5, "strategy": strategy, "rule": rule, "factor": factor}
-    read = attributions.attribute(trace, NAME, baseline=PAD, neighbours=12, chunk=4, **options)
-    torch.testing.assert_close(read.scores, written_out(trace, count=12, **options), rtol=1e-9, atol=1e-12)
+    read = attributions.attribute(trace, NAME, baseline=PAD, neighbours=count, chunk=4, **options)
+    torch.testing.assert_close(read.scores, written_out(trace, count=count, **options), rtol=1e-9, atol=1e-12)
     assert read.info["steps"] == 2**factor * 6 + (rule == "trapezoid")
     special = torch.tensor(trace.special)
     assert float(read.scores[special].abs().sum()) == 0
@@ -202,27 +206,6 @@ def test_no_dimension_of_a_path_turns_back(
     forward = (points[1:].double() - points[:-1].double()) * (x - b).sign()
     assert bool((forward >= 0).all())
     assert bool((points[:, 0] == table[0]).all())  # from the baseline to itself
-
-
-def test_anchors_by_hand() -> None:
-    """On a line: the baseline at 0, words at 1 to 4. All lie between, so the nearest is the next: from 4 to 3, 2 and
-    1."""
-    table = torch.arange(5, dtype=torch.float64)[:, None]
-    x, b = table[4:], table[:1]
-    assert paths_in(table, neighbours=2).points(x, b, torch.tensor([4]))[:, 0, 0].tolist() == [0, 1, 2, 3, 4]
-    ended = paths_in(table, neighbours=4, steps=5).points(x, b, torch.tensor([4]))[:, 0, 0].tolist()
-    assert ended == [0, 0, 0, 1, 2, 3, 4]  # where no word is left the path is at the baseline, and stays there
-
-
-def test_the_baseline_is_no_anchor_while_another_word_is_left() -> None:
-    """Word 1 stands at 3, its nearest is the baseline at 2, then a word at 6 that lies outside: moved by a third of the
-    way."""
-    table = torch.tensor([[2.0], [3.0], [6.0]], dtype=torch.float64)
-    x, b, own = table[1:2], table[:1], torch.tensor([1])
-    outside = paths_in(table, neighbours=2).points(x, b, own)[:, 0, 0]
-    torch.testing.assert_close(outside, torch.tensor([2, 2, 2, 3 - 1 / 3, 3], dtype=torch.float64))  # then none is left
-    alone = paths_in(table, neighbours=1).points(x, b, own)[:, 0, 0]
-    assert alone.tolist() == [2, 2, 2, 2, 3]
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "maxcount"])

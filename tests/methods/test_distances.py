@@ -16,9 +16,9 @@ from scipy import stats
 from torch import Tensor
 
 import mixlens
+from mixlens import layer as layers
 from mixlens.base.errors import ModelError
 from mixlens.fast import block
-from mixlens.layer import Block
 from mixlens.methods import value_zeroing
 
 
@@ -74,23 +74,14 @@ def test_standardised_over_the_sentences_own_tokens_in_any_batch(distance: str) 
             torch.testing.assert_close(made.scores.sum(-1), torch.ones(3, len(text), dtype=torch.float64))
 
 
-def test_what_is_not_there_is_refused() -> None:
-    trace = loaded("bert").trace(input_ids=ids(3))
-    with pytest.raises(mixlens.MixlensError, match=r"'euclidian'.*euclidean"):
-        mixlens.mix(trace, "value_zeroing", distance="euclidian")
-    for options in ({"distance": "spearman"}, {"standardize": True}):
-        with pytest.raises(mixlens.MixlensError, match="cosine distance alone"):
-            mixlens.mix(trace, "value_zeroing", variant="released", **options)
-
-
 def test_rounding_of_attention_is_that_of_logits_within_their_cap() -> None:
     """gemma2 caps its logits: what lies beyond the cap cannot be rounded by more than the cap is."""
     layer = loaded("gemma2").trace(input_ids=ids(6)).layers[0]
     assert layer.softcap == 2.0
     eps = torch.finfo(torch.float64).eps
     with torch.no_grad():
-        ten = Block(replace(layer, query=10 * layer.query))
-        free = value_zeroing.rounding_of_attention(Block(replace(layer, query=10 * layer.query, softcap=None)))
+        ten = layers.Block(replace(layer, query=10 * layer.query))
+        free = value_zeroing.rounding_of_attention(layers.Block(replace(layer, query=10 * layer.query, softcap=None)))
         capped = value_zeroing.rounding_of_attention(ten)
     assert float(free.max()) > 2 * eps
     torch.testing.assert_close(capped, free.clamp(max=2 * eps), rtol=0, atol=0)
@@ -103,7 +94,7 @@ def test_a_distance_that_is_not_the_modules_own_is_refused(
     """In float64 a distance is held to more digits than in float32."""
     trace = loaded("bert", dtype=dtype).trace(input_ids=ids(7))
     mixlens.mix(trace, "value_zeroing", distance="euclidean")
-    for one in (Block, block.Block):
+    for one in (layers.Block, block.Block):
         right = one.moved_without_each
         monkeypatch.setattr(
             one, "moved_without_each", lambda *args, right=right, **kwargs: right(*args, **kwargs) * (1 + wrong)

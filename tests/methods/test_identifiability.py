@@ -14,8 +14,7 @@ from conftest import CAUSAL, CONFIGURATIONS, hf_model, ids, loaded
 from papers_written_out import t_of, without_null_space
 
 import mixlens
-from mixlens.base.errors import InputError
-from mixlens.layer import Block
+from mixlens import layer as layers
 from mixlens.methods import identifiability
 
 CASES = list(CONFIGURATIONS)
@@ -132,13 +131,13 @@ def test_other_weights_and_the_same_output(case: str) -> None:
     own = trace.layers[layer].attention[head]
     assert float(found.attention.min()) >= 0
     torch.testing.assert_close(found.attention.sum(-1), torch.ones(16, dtype=torch.float64), rtol=0, atol=1e-12)
-    assert not found.attention[~Block(trace.layers[layer]).reach].any()
+    assert not found.attention[~layers.Block(trace.layers[layer]).reach].any()
     torch.testing.assert_close(found.distance, (found.attention - own).abs().sum(-1) / 2)
     assert found.output_difference < 1e-9
     with torch.no_grad():
         t = torch.from_numpy(t_of(trace.layers[layer], head, bias=True))
         torch.testing.assert_close(found.attention @ t, own @ t, rtol=0, atol=1e-11 * float(t.abs().max()))
-    free = Block(trace.layers[layer]).reach.sum(-1) > 9
+    free = layers.Block(trace.layers[layer]).reach.sum(-1) > 9
     assert float(found.distance[~free].max() if bool((~free).any()) else 0) == 0
     if case != "gemma2":  # a window of four leaves nothing free
         assert float(found.distance[free].mean()) > (
@@ -167,7 +166,7 @@ def test_attention_written_by_hand_reaches_the_layer(case: str) -> None:
     """All weight on the token itself, through the model, against the layer rebuilt from its parts."""
     trace = loaded(case).trace(input_ids=ids(6))
     layer = trace.layers[1]
-    block = Block(layer, 1)
+    block = layers.Block(layer, 1)
     with torch.no_grad():
         moved = trace.model.run_with_attention(
             trace, 1, lambda weights: torch.eye(6, dtype=torch.float64).expand_as(weights)
@@ -258,21 +257,6 @@ def test_corners_whose_support_is_not_clear_are_approached_without_a_negative_we
     torch.testing.assert_close(found.attention.sum(-1), torch.ones(20, dtype=torch.float64), rtol=0, atol=1e-9)
     assert found.output_difference < 1e-9  # float64
     assert float(found.distance.max()) > 0.5 * float(exact.distance.max()) > 0
-
-
-def test_raw_attention_of_one_head_is_effective_and_null_attention_of_it() -> None:
-    """A = A-perp + A-parallel (eq. 8), head by head; without a head the mean over heads."""
-    trace = mixlens.load("agreement").trace(" ".join(["the keys to the cabinet are old"] * 6))
-    heads = [mixlens.mix(trace, "attention", head=head).scores for head in range(4)]
-    for head, raw in enumerate(heads):
-        effective, null = (
-            mixlens.mix(trace, name, head=head).scores for name in ("effective_attention", "null_attention")
-        )
-        assert torch.allclose(raw, effective + null, atol=1e-6)  # float32
-        assert torch.equal(raw[2], trace.layers[2].attention[head])
-    assert torch.allclose(torch.stack(heads).mean(0), mixlens.mix(trace, "attention").scores, atol=1e-6)
-    with pytest.raises(InputError, match="heads 0 to 3"):
-        mixlens.mix(trace, "attention", head=4)
 
 
 def test_a_causal_layer_in_float32_is_not_factorised_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:

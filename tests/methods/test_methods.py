@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixlens
-from mixlens.methods import attention
 from mixlens.scoring import asking
 from mixlens.scoring.maps import known
 
@@ -86,18 +85,6 @@ def test_attention_family_as_defined(case: str) -> None:
                 row = r[layer, i] * others / rest if float(rest) > 1e-15 else torch.zeros(7, dtype=torch.float64)
                 row[i] = 1 - r[layer, i]
                 torch.testing.assert_close(made[layer, i], row, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("case", ["bert", "llama"])
-def test_attention_of_one_head_as_defined(case: str) -> None:
-    trace = loaded(case).trace(input_ids=ids(5))
-    for head in range(4):
-        expected = torch.stack([layer.attention[head] for layer in trace.layers])
-        torch.testing.assert_close(mixlens.mix(trace, "attention", head=head).scores, expected)
-    weights = torch.rand(2, 4, 3, 3)
-    for wrong in (-1, 4, True, 1.0, "mean"):
-        with pytest.raises(mixlens.MixlensError, match="does not exist: a layer has heads 0 to 3"):
-            attention.of_head(weights, wrong)  # type: ignore[arg-type]
 
 
 def test_alti_row_without_score_is_its_own_token() -> None:

@@ -13,7 +13,7 @@ from conftest import hf_model, ids, loaded
 from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.types import LayersOf
+from mixlens import types
 
 shares = partial(normalize, p=1.0, dim=-1)  # rows over the sum of their magnitudes
 
@@ -78,11 +78,11 @@ def test_a_row_of_a_batch_is_cut_out_also_where_all_rows_share_a_mask() -> None:
     """A mask of one row is that of every row; what has a row for each example gives its own, without padding."""
     whole = loaded("bert").trace(input_ids=[ids(5), ids(5, 1)])[1].layers.batch[0]
     mask = torch.rand(1, 1, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5
-    cut = LayersOf([replace(whole, mask=mask)], row=1, n=4)[0]
+    cut = types.LayersOf([replace(whole, mask=mask)], row=1, n=4)[0]
     assert torch.equal(cut.mask, mask[0, :, :4, :4])
     assert torch.equal(cut.input, whole.input[1, :4])
     own = torch.cat([mask, ~mask])
-    assert torch.equal(LayersOf([replace(whole, mask=own)], row=1, n=4)[0].mask, ~mask[0, :, :4, :4])
+    assert torch.equal(types.LayersOf([replace(whole, mask=own)], row=1, n=4)[0].mask, ~mask[0, :, :4, :4])
 
 
 def test_a_batch_with_one_stale_trace_is_refused() -> None:

@@ -57,8 +57,9 @@ def test_questions_that_cannot_be_asked(head: str, name: str, options: dict[str,
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("value_zeroing", {"distance": "cosin"}, "value_zeroing has no distance 'cosin'"),
         ("value_zeroing", {"query": 6}, "6 is out of range"),
+        ("value_zeroing", {"distance": "euclidian"}, "'euclidian'.*euclidean"),
+        ("value_zeroing", {"variant": "released", "distance": "spearman"}, "knows the cosine distance alone"),
         ("value_zeroing", {"variant": "released", "standardize": True}, "knows the cosine distance alone"),
         *(("alti", {"chunk": chunk}, "chunk is a number of elements, at least 1") for chunk in (-3, True, 1.5, "9")),
         (b"alti", {}, "a method is a name"),

@@ -195,15 +195,21 @@ def test_hta_compares_all_copies_of_a_text(lens: mixlens.Model, hooked: Any, cha
         mixlens.mix(trace, "hta")
 
 
-@pytest.mark.parametrize("place", [0, 2, 5])
+def at_place(place: int) -> Change:
+    return lambda output: output * torch.ones_like(output).index_fill(-2, torch.tensor([place % output.shape[-2]]), 1.5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*(at_place(place) for place in (0, 2, 5)), first_row, last_row, lambda x: x * 1.5 if len(x) <= 2 else x],
+    ids=["place 0", "place 2", "place 5", "first row", "last row", "few rows"],
+)
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama"])
-def test_value_zeroing_with_a_hook_at_one_position_is_the_intervention(case: str, place: int) -> None:
+def test_value_zeroing_with_a_hook_is_the_intervention_on_one_text(case: str, change: Change) -> None:
     """Of one row, and of a causal model's later rows, modules are run on every position all the same."""
     lens = loaded(case)
     handle = lens.parts[1].mlp_down.register_forward_hook(
-        lambda module, args, output: (
-            output * torch.ones_like(output).index_fill(-2, torch.tensor([place % output.shape[-2]]), 1.5)
-        )
+        lambda module, args, output: change(output if output.dim() > 2 else output[None]).view_as(output)
     )
     try:
         trace = lens.trace(input_ids=ids(6))

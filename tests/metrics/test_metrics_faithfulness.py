@@ -13,8 +13,9 @@ from conftest import hf_model, ids
 from test_untouched import assert_same, state_of
 
 import mixlens
+from mixlens import metrics
 from mixlens.base.errors import InputError
-from mixlens.metrics import faithfulness, summary
+from mixlens.metrics import faithfulness
 from mixlens.scoring import targets
 
 TEXT = "The plot was not dull, and the music was good."
@@ -91,27 +92,13 @@ def test_the_best_order_beats_the_worst() -> None:
     traces = mixlens.load("sentiment").trace([TEXT, "The film was dull.", "A good story and a fine cast."])
     best = [mixlens.attribute(trace, "blank_out", replacement="delete").scores for trace in traces]
     made = {
-        name: [summary(name, traces, [sign * scores for scores in best]).mean for sign in (1, -1)]
+        name: [metrics.summary(name, traces, [sign * scores for scores in best]).mean for sign in (1, -1)]
         for name in ("aopc", "comprehensiveness", "lodds", "sufficiency")
     }
     assert made["aopc"][0] > made["aopc"][1]
     assert made["comprehensiveness"][0] > made["comprehensiveness"][1]
     assert made["lodds"][0] < made["lodds"][1]
     assert made["sufficiency"][0] < made["sufficiency"][1]
-
-
-def test_special_tokens_stay_whatever_their_score() -> None:
-    trace = sentiment()
-    seen: list[Any] = []
-    run = trace.model.outputs
-    trace.model.outputs = lambda rows, **more: seen.extend(row.input_ids for row in rows) or run(rows, **more)
-    try:
-        faithfulness.aopc(trace, torch.tensor([float(special) for special in trace.special]))
-    finally:
-        del trace.model.outputs
-    ends = (trace.input_ids[0], trace.input_ids[-1])
-    assert all((row[0], row[-1]) == ends for row in seen)
-    assert seen[-1] == list(ends)
 
 
 def test_runs_are_batched() -> None:
@@ -238,7 +225,9 @@ def test_released_explains_the_gold_label_and_leaves_short_texts_out() -> None:
     assert min(made.points) >= 0
     short = sentiment("The film was dull.")
     assert math.isnan(faithfulness.aopc(short, scores_of(short), label=0, variant="released").value)
-    both = summary("aopc", [trace, short], [scores_of(trace), scores_of(short)], label=other, variant="released")
+    both = metrics.summary(
+        "aopc", [trace, short], [scores_of(trace), scores_of(short)], label=other, variant="released"
+    )
     assert (both.n, both.undefined) == (1, 1)
 
 

@@ -14,7 +14,8 @@ import pytest
 from conftest import SHARED
 
 import mixlens
-from mixlens.metrics import agreement, alignment, faithfulness, plausibility, probing, summary
+from mixlens import metrics
+from mixlens.metrics import agreement, alignment, faithfulness, plausibility, probing
 from mixlens.metrics import token_identity as identification
 
 if not SHARED.is_dir():
@@ -198,7 +199,9 @@ def test_altis_table_2(method: str, paper: float, spread: float, variant: str) -
     """Spearman with gradients, BERT on SST-2 (Ferrando et al. 2022, table 2). Half of the authors' sentences are here,
     so that the mean is another sample's: the paper's lies inside its 99 % interval, and the spread is the same."""
     table = stored("bert")
-    made = summary("spearman", list(table[method]), list(table["grad"]), variant=variant, how="normal", confidence=0.99)
+    made = metrics.summary(
+        "spearman", list(table[method]), list(table["grad"]), variant=variant, how="normal", confidence=0.99
+    )
     assert made.n + made.undefined == len(table) == 500
     assert made.low < paper < made.high
     assert made.mean == pytest.approx(paper, abs=0.03)

@@ -14,10 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mixlens import metrics
 from mixlens.base import optional
 from mixlens.base.errors import InputError
-from mixlens.metrics import Interval, comparisons, intervals, known, mean_with_interval, registry, summary
+from mixlens.metrics import comparisons, intervals, registry
 
+mean_with_interval, summary = metrics.mean_with_interval, metrics.summary
 NAN = math.nan
 VALUES = np.array([0.3, 2.0, -1.0, 5.5, 0.25, 0.75, 9.0, 1.5, 0.1, 3.0])
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
@@ -133,8 +135,10 @@ def test_what_cannot_be_averaged_is_refused(values: list[float], options: dict, 
 
 
 def test_every_metric_says_what_it_needs_and_which_way_is_better() -> None:
-    assert {"spearman", "cue_dot", "aopc", "online_code", "precision_at_k", "anisotropy", "own_share"} <= set(known())
-    for one in known().values():
+    assert {"spearman", "cue_dot", "aopc", "online_code", "precision_at_k", "anisotropy", "own_share"} <= set(
+        metrics.known()
+    )
+    for one in metrics.known().values():
         assert one.summary.strip(), one.id
         assert one.better in registry.BETTER
         assert set(one.needs) <= set(registry.NEEDS)
@@ -147,7 +151,7 @@ def test_every_metric_says_what_it_needs_and_which_way_is_better() -> None:
 def test_a_summary_is_the_mean_of_the_metric() -> None:
     generator = np.random.default_rng(0)
     first, second = ([generator.normal(size=n) for n in (4, 7, 9)] for _ in range(2))
-    spearman = known()["spearman"].function
+    spearman = metrics.known()["spearman"].function
     made = summary("spearman", first, second, variant="released")
     assert made.mean == pytest.approx(
         np.mean([spearman(a, b, variant="released") for a, b in zip(first, second, strict=True)])
@@ -178,13 +182,13 @@ import sys
 for name in ("scipy", "scipy.stats", "sklearn", "sklearn.metrics"):
     sys.modules[name] = None
 from mixlens.base.errors import InputError
-from mixlens.metrics import known
+from mixlens import metrics
 for name, given in (("spearman", ([1, 2], [2, 1])), ("cue_average_precision", ([1, 2], [1, 0]))):
     try:
-        known()[name].function(*given)
+        metrics.known()[name].function(*given)
     except InputError as error:
         print(error)
-print(known()["cue_dot"].function([1, 3], [0, 1]), known()["pearson"].function([1, 2], [1, 3]))
+print(metrics.known()["cue_dot"].function([1, 3], [0, 1]), metrics.known()["pearson"].function([1, 2], [1, 3]))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert out[:2] == [
@@ -243,7 +247,7 @@ def test_bca_written_out() -> None:
     levels = [normal.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))) for z in (normal.inv_cdf(0.05), normal.inv_cdf(0.95))]
     made = mean_with_interval(VALUES, how="bca", confidence=0.9, seed=4, resamples=300)
     assert (made.low, made.high) == pytest.approx(tuple(np.quantile(means, levels)), rel=1e-12)
-    assert mean_with_interval([3.0] * 4, how="bca") == Interval(3.0, 3.0, 3.0, 4, 0.0)
+    assert mean_with_interval([3.0] * 4, how="bca") == metrics.Interval(3.0, 3.0, 3.0, 4, 0.0)
 
 
 @pytest.mark.parametrize("how", ["bootstrap", "studentised", "t", "normal"])
@@ -325,12 +329,14 @@ def test_a_statistic_that_is_no_mean() -> None:
     assert (made.n, made.confidence, made.undefined) == (10, 0.9, 0)
     one = intervals.statistic_with_interval(lambda rows: 4.0, 1)
     assert (one.mean, one.n, math.isnan(one.low), math.isnan(one.std)) == (4.0, 1, True, True)
-    assert intervals.statistic_with_interval(lambda rows: float(len(rows)), 2) == Interval(2.0, 2.0, 2.0, 2, 0.0)
+    assert intervals.statistic_with_interval(lambda rows: float(len(rows)), 2) == metrics.Interval(
+        2.0, 2.0, 2.0, 2, 0.0
+    )
 
 
 def test_intervals_as_text_and_what_is_counted() -> None:
-    assert str(Interval(1.0, 0.5, 1.5, 3, 0.1)) == "1.000 [0.500, 1.500] (n = 3)"
-    assert str(Interval(1.0, math.nan, math.nan, 1, 0.1, undefined=2)) == "1.000 (n = 1, 2 undefined)"
+    assert str(metrics.Interval(1.0, 0.5, 1.5, 3, 0.1)) == "1.000 [0.500, 1.500] (n = 3)"
+    assert str(metrics.Interval(1.0, math.nan, math.nan, 1, 0.1, undefined=2)) == "1.000 (n = 1, 2 undefined)"
     made = mean_with_interval([math.nan, 2.0, math.nan])
     assert (made.mean, made.n, made.undefined, made.std, math.isnan(made.low)) == (2.0, 1, 2, 0.0, True)
     none = mean_with_interval([math.nan, math.nan], confidence=0.5)

@@ -13,7 +13,7 @@ from conftest import hf_model, ids
 import mixlens
 from mixlens.base.errors import InputError
 from mixlens.metrics import agreement, faithfulness, plausibility, removal_curves
-from mixlens.metrics.subsets import halves, held_out_subsets, lds
+from mixlens.metrics import subsets as drawn_subsets
 from mixlens.scoring import removal, targets
 
 TEXT = "The plot was not dull, and the music was good."
@@ -148,7 +148,7 @@ def test_an_order_that_passes_the_bounds_widens_them(monkeypatch: pytest.MonkeyP
 def test_lds_written_out(gap: Any) -> None:
     """Each subset by itself through the stock model; log-odds of the target among the two are the difference of the
     logits."""
-    scores, subsets = noise(gap), held_out_subsets(gap, count=20, **PAIR)
+    scores, subsets = noise(gap), drawn_subsets.held_out_subsets(gap, count=20, **PAIR)
     sums, odds = [], []
     for kept in subsets.kept:
         left = [unit for unit, taken in zip(subsets.units, kept, strict=True) if taken]
@@ -157,27 +157,27 @@ def test_lds_written_out(gap: Any) -> None:
         were, was = at_the_gap(gap, gone, ("were", "was"))
         odds.append(float(were - was))
     assert subsets.log_odds == pytest.approx(odds, abs=1e-6)
-    assert lds(gap, scores, count=20, **PAIR) == pytest.approx(agreement.spearman(sums, odds), abs=1e-9)
-    assert lds(gap, scores, subsets=subsets) == lds(gap, scores, count=20, **PAIR)
+    assert drawn_subsets.lds(gap, scores, count=20, **PAIR) == pytest.approx(agreement.spearman(sums, odds), abs=1e-9)
+    assert drawn_subsets.lds(gap, scores, subsets=subsets) == drawn_subsets.lds(gap, scores, count=20, **PAIR)
 
 
 def test_true_weights_have_the_best_lds(gap: Any) -> None:
     """Scores that are the weights of a linear function of what is kept predict that function: 1."""
     scores = noise(gap)
-    subsets = held_out_subsets(gap, count=40, **PAIR)
+    subsets = drawn_subsets.held_out_subsets(gap, count=40, **PAIR)
     linear = subsets.kept @ removal.by_unit(scores, subsets.units)
     made = removal.Subsets(subsets.units, subsets.kept, linear)
-    assert lds(gap, scores, subsets=made) == pytest.approx(1.0)
-    assert lds(gap, -scores, subsets=made) == pytest.approx(-1.0)
+    assert drawn_subsets.lds(gap, scores, subsets=made) == pytest.approx(1.0)
+    assert drawn_subsets.lds(gap, -scores, subsets=made) == pytest.approx(-1.0)
     with pytest.raises(InputError, match="at least 2, not 1"):
-        lds(gap, scores, count=1)
+        drawn_subsets.lds(gap, scores, count=1)
 
 
 def test_subsets_keep_half_of_the_words_and_no_two_are_the_same(gap: Any) -> None:
-    subsets = held_out_subsets(gap, count=30, **PAIR)
+    subsets = drawn_subsets.held_out_subsets(gap, count=30, **PAIR)
     assert subsets.kept.sum(1).tolist() == [-(-len(subsets.units) // 2)] * 30
     assert len({tuple(row) for row in subsets.kept.tolist()}) == len(subsets.kept)
-    again = held_out_subsets(gap, count=30, **PAIR)
+    again = drawn_subsets.held_out_subsets(gap, count=30, **PAIR)
     assert subsets.kept.tolist() == again.kept.tolist()
 
 
@@ -185,12 +185,12 @@ def test_subsets_keep_half_of_the_words_and_no_two_are_the_same(gap: Any) -> Non
     ("units", "count", "drawn"), [(1, 64, 1), (2, 64, 2), (7, 64, 35), (7, 35, 35), (8, 64, 64), (20, 64, 64)]
 )
 def test_a_short_text_has_as_many_halves_as_there_are(units: int, count: int, drawn: int) -> None:
-    kept = halves(units, count, (0, 1))
+    kept = drawn_subsets.halves(units, count, (0, 1))
     assert kept.shape == (drawn, units)
     assert set(kept.sum(1).tolist()) == {(units + 1) // 2}
     assert len({tuple(row) for row in kept.tolist()}) == drawn
     if drawn == count < 65 and units > 7:
-        assert kept.tolist() != halves(units, count, (1, 1)).tolist()
+        assert kept.tolist() != drawn_subsets.halves(units, count, (1, 1)).tolist()
 
 
 def test_a_constant_beside_all_scores_changes_no_lds() -> None:
@@ -203,15 +203,17 @@ def test_a_constant_beside_all_scores_changes_no_lds() -> None:
     ]
     of_noise: list[float] = []
     for trace in map(model.trace, texts):
-        subsets = held_out_subsets(trace)
+        subsets = drawn_subsets.held_out_subsets(trace)
         one_a_word = np.zeros(len(trace))
         for unit in subsets.units:
             one_a_word[list(unit)] = 1 / len(unit)
         for seed in range(40):
             scores = np.random.default_rng(seed).random(len(trace)) - 0.5
-            value = lds(trace, scores, subsets=subsets)
+            value = drawn_subsets.lds(trace, scores, subsets=subsets)
             for constant in (0.5, -3.0, 100.0):
-                assert lds(trace, scores + constant * one_a_word, subsets=subsets) == pytest.approx(value, abs=1e-9)
+                assert drawn_subsets.lds(trace, scores + constant * one_a_word, subsets=subsets) == pytest.approx(
+                    value, abs=1e-9
+                )
             of_noise.append(value)
     assert abs(np.mean(of_noise)) < 3 * np.std(of_noise) / len(of_noise) ** 0.5
 

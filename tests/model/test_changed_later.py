@@ -107,18 +107,17 @@ def test_hta_where_torch_watches(setting: Callable[[], Any], case: str) -> None:
         assert_close(mixlens.mix(trace, "hta_layer").scores, expected)
 
 
-@pytest.mark.parametrize("method", ["alti", "value_zeroing", "hta"])
-def test_maps_with_a_default_device_of_meta(method: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("verb", "method"),
+    [
+        *((mixlens.mix, name) for name in ("alti", "value_zeroing", "hta")),
+        *((mixlens.attribute, name) for name in ("transatt", "grad_l2", "lime")),
+    ],
+)
+def test_methods_with_a_default_device_of_meta(verb: Any, method: str, request: pytest.FixtureRequest) -> None:
     trace = loaded("bert", head=CLASSIFIER).trace(input_ids=ids(5))
     request.getfixturevalue("meta")
-    assert "torch's default device is 'meta'" in refusal(lambda: mixlens.mix(trace, method))
-
-
-@pytest.mark.parametrize("method", ["transatt", "grad_l2", "lime"])
-def test_attributions_with_a_default_device_of_meta(method: str, request: pytest.FixtureRequest) -> None:
-    trace = loaded("bert", head=CLASSIFIER).trace(input_ids=ids(5))
-    request.getfixturevalue("meta")
-    assert "torch's default device is 'meta'" in refusal(lambda: mixlens.attribute(trace, method))
+    assert "torch's default device is 'meta'" in refusal(lambda: verb(trace, method))
 
 
 # --- arguments and copies ---------------------------------------------------------------------------------------------

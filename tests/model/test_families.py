@@ -22,7 +22,7 @@ from conftest import (
 )
 
 import mixlens
-from mixlens.layer import block as layer_block
+from mixlens import layer
 from mixlens.layer import proof as layer_proof
 from mixlens.model import families
 
@@ -81,37 +81,10 @@ def test_a_trace_is_what_the_stock_model_computes(attention: str, case: str) -> 
     with torch.no_grad():
         stock = stock_model(given, output_hidden_states=True, output_attentions=attention == "eager")
     trace = mixlens.load(stock_model).trace(input_ids=given[0])
-    for index, layer in enumerate(trace.layers):
-        torch.testing.assert_close(layer.input, stock.hidden_states[index][0], rtol=0, atol=1e-10 if exact else 1e-4)
+    for index, one in enumerate(trace.layers):
+        torch.testing.assert_close(one.input, stock.hidden_states[index][0], rtol=0, atol=1e-10 if exact else 1e-4)
         if attention == "eager":
-            torch.testing.assert_close(
-                layer.attention, stock.attentions[index][0], rtol=0, atol=1e-10 if exact else 1e-5
-            )
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_parts_pair_by_pair_sum_to_what_attention_wrote(case: str) -> None:
-    """Slowly: W_O is asked for one head of one source at a time, attention is the model's own eager one."""
-    model, given = loaded(case, attention="eager"), ids(6)
-    trace = model.trace(input_ids=given)
-    with torch.no_grad():
-        stock = model.hf_model(torch.tensor([given]), output_attentions=True)
-        for layer, attention in zip(trace.layers, stock.attentions, strict=True):
-            heads, (groups, n, e) = attention.shape[1], layer.value.shape
-            output = layer.parts.output
-            width = heads * e
-            nothing = output(torch.zeros(1, width, dtype=torch.float64))[0]
-            for i in range(n):
-                written = nothing.clone()
-                for j in range(n):
-                    for h in range(heads):
-                        one_head = torch.zeros(1, width, dtype=torch.float64)
-                        one_head[0, h * e : (h + 1) * e] = (
-                            attention[0, h, i, j] * layer.value[h // (heads // groups), j]
-                        )
-                        written += output(one_head)[0] - nothing
-                scale = layer.attention_output.abs().max()
-                assert (written - layer.attention_output[i]).abs().max() < 5e-6 * scale
+            torch.testing.assert_close(one.attention, stock.attentions[index][0], rtol=0, atol=1e-10 if exact else 1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -128,7 +101,7 @@ def test_a_layer_run_again_gives_the_next_layers_input(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_causality_is_seen_in_the_trace(case: str) -> None:
     trace = loaded(case).trace(input_ids=ids(9))
-    ahead = max(float(layer.attention.triu(1).max()) for layer in trace.layers)
+    ahead = max(float(one.attention.triu(1).max()) for one in trace.layers)
     assert (ahead == 0) == (case in CAUSAL)
     assert trace.query == (8 if case in CAUSAL else 0)
     assert (case in BIDIRECTIONAL) != (case in CAUSAL)
@@ -139,9 +112,9 @@ def test_float32_bfloat16_and_float16_pass_their_own_check(case: str) -> None:
     for dtype, allowed in ((torch.float32, 1e-4), (torch.bfloat16, 1e-1), (torch.float16, 2e-2)):
         model = mixlens.load(hf_model(case, dtype=dtype) if dtype == torch.float32 else hf_model(case), dtype=dtype)
         assert model.dtype == dtype
-        scores = mixlens.mix(model.trace(input_ids=ids(8)), "alti")
-        assert scores.scores.dtype == torch.float32
-        assert 0 <= scores.info["gap"] < allowed
+        alti = mixlens.mix(model.trace(input_ids=ids(30)), ["alti", "value_zeroing"])["alti"]
+        assert alti.scores.dtype == torch.float32
+        assert 0 <= alti.info["gap"] < min(allowed, alti.info["tolerance"] / 2)  # no family comes near the limit
 
 
 def swapped(case: str, **changes: object) -> families.Family:
@@ -236,37 +209,8 @@ def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion
     assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
 
 
-def test_frozen_norms_are_found_by_asking() -> None:
-    """Layer norm, RMS norm and Gemma's 1 + weight, odd and even widths, large eps: gamma, beta, eps and centring."""
-    from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
-    from transformers.models.llama.modeling_llama import LlamaRMSNorm
-
-    from mixlens.layer.block import FrozenNorm
-
-    torch.manual_seed(0)
-    for width in (2, 7, 32, 33):
-        for eps in (1e-12, 1e-5, 0.05):
-            for made in (
-                torch.nn.LayerNorm(width, eps=eps),
-                LlamaRMSNorm(width, eps=eps),
-                Gemma2RMSNorm(width, eps=eps),
-            ):
-                module = made.double()
-                with torch.no_grad():
-                    for weights in module.parameters():
-                        weights.copy_(torch.randn(width))
-                    found = FrozenNorm.of(module, width, torch.float64)
-                centred = isinstance(made, torch.nn.LayerNorm)
-                gamma = made.weight + 1 if isinstance(made, Gemma2RMSNorm) else made.weight
-                assert found.centred == centred
-                torch.testing.assert_close(found.gamma, gamma.detach(), rtol=1e-6, atol=1e-7)
-                assert found.eps == pytest.approx(eps, rel=1e-2, abs=2e-14)
-                u = torch.randn(5, width, dtype=torch.float64)
-                torch.testing.assert_close(found(u), module(u).detach(), rtol=1e-5, atol=1e-6)
-
-
 def test_a_block_without_norms_on_the_stream_says_so() -> None:
-    block = layer_block.Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
+    block = layer.Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
     assert block.norms == {}
     scores = {
         name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")

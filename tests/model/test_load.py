@@ -32,7 +32,7 @@ def test_a_folder_with_weights_alone_reads_ids(tmp_path: Path) -> None:
     trace = model.trace(input_ids=[7, 8, 9], token_type_ids=[0, 0, 1], attention_mask=[1, 1, 1])
     assert trace.tokens == ("7", "8", "9")
     assert mixlens.mix(trace, "alti").rollout().readout("8").scores.shape == (3,)
-    with pytest.raises(mixlens.MixlensError, match="no tokenizer"):
+    with pytest.raises(mixlens.MixlensError, match=r"has no tokenizer.*Put the tokenizer's files beside config\.json"):
         model.trace("a text")
 
 
@@ -45,14 +45,6 @@ def test_a_configuration_may_name_several_ends_of_a_text() -> None:
     model = mixlens.load(hf)
     assert model.special_ids == {10, 11, 12}
     assert model.trace(input_ids=[10, 30, 12]).special == (True, False, True)
-
-
-def test_segments_count(tmp_path: Path) -> None:
-    model = loaded("bert")
-    one, two = (
-        model.trace(input_ids=ids(4), token_type_ids=types).hidden_states for types in ([0, 0, 0, 0], [0, 0, 1, 1])
-    )
-    assert not torch.equal(one, two)
 
 
 @pytest.mark.parametrize(
@@ -176,13 +168,7 @@ def test_a_file_and_a_type_of_tomorrow_are_refused_in_plain_words(
     )
 
 
-def test_a_folder_without_a_tokenizer_says_what_is_missing(tmp_path: Path) -> None:
-    model = mixlens.load(saved(tmp_path))
-    with pytest.raises(mixlens.MixlensError, match=r"has no tokenizer.*Put the tokenizer's files beside config\.json"):
-        model.trace("a text")
-
-
-def test_an_unknown_model_type_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_model_type_is_refused() -> None:
     model = transformers.AutoModel.from_config(
         transformers.AutoConfig.for_model(
             "deberta-v2",
@@ -197,9 +183,6 @@ def test_an_unknown_model_type_is_refused(tmp_path: Path) -> None:
         mixlens.MixlensError, match=r"no family for model type 'deberta-v2'\. `mixlens families`.*add-a-family"
     ):
         mixlens.load(model)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-thing"}))
-    with pytest.raises(mixlens.MixlensError, match="no-such-thing"):
-        mixlens.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["no-such-org/no-such-model", "nothing-here", "./no/such/folder", "/no/such/folder"])
