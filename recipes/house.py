@@ -85,9 +85,9 @@ def facts(folder: Path) -> dict[str, str]:
     }
 
 
-def called(work: Any, stop: str = "") -> tuple[set[tuple[str, int]], int]:
+def called(work: Any, stop: str = "") -> tuple[set[tuple[str, str]], int]:
     """The functions of ours that a call goes through, and how many frames of ours lie above the first call of `stop`."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, str]] = set()
     above: list[int] = []
 
     def is_ours(frame: FrameType) -> bool:
@@ -96,7 +96,7 @@ def called(work: Any, stop: str = "") -> tuple[set[tuple[str, int]], int]:
     def profile(frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or not is_ours(frame):
             return
-        seen.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+        seen.add((frame.f_code.co_filename, frame.f_code.co_name))
         if frame.f_code.co_name == stop and not above:
             outer, count = frame.f_back, 0
             while outer:
@@ -117,9 +117,10 @@ def calls() -> dict[str, str]:
 
     model = mixlens.load("sentiment")
     trace = model.trace(SENTENCE)
+    other = model.trace("The acting was dull.")
     mixlens.mix(trace, "alti")
+    mix, above = called(lambda: mixlens.mix(other, "alti"), "alti")
     model.why(SENTENCE)
-    mix, above = called(lambda: mixlens.mix(trace, "alti"), "alti")
     why, _ = called(lambda: model.why(SENTENCE))
     return {
         "frames of ours above ALTI's equation in `mix`": str(above),
