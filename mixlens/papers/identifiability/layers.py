@@ -497,10 +497,6 @@ def last_falls_most(rates: Rates) -> Contrasts:
     return {"naive, L2, not tuned - tuned: last layer - mean of the earlier": fall(rates, "l2", rates.depth) - earlier}
 
 
-def figure_steps(setup: Setup, tables: list[Table], figure: Any) -> None:
-    draw_rates(figure.subplots(), tables[0], 3)
-
-
 of_step = by_rates("step", "model")
 STEP_CLAIMS = (
     Claim(
@@ -560,7 +556,7 @@ STEP_CLAIMS = (
         ("step",),
         ("name", "method", "distance"),
     ),
-    figure=figure_steps,
+    figure=lambda setup, tables, figure: draw_rates(figure.subplots(), tables[0], 3),
     options={"kinds": KINDS, "distances": DISTANCES, "folds": 1, **TRAINED},
     prepare=prepare_kinds,
     differs=(

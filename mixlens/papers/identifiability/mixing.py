@@ -112,10 +112,6 @@ def finish_mixing(setup: Setup, records: list[Record]) -> list[Table]:
     return tables
 
 
-def figure_mixing(setup: Setup, tables: list[Table], figure: Any) -> None:
-    draw_mixing(figure.subplots(1, 2), setup, tables)
-
-
 def draw_mixing(panels: Sequence[Any], setup: Setup, tables: Sequence[Table]) -> None:
     """Figure 3 in two panels: a box of each layer, whose whiskers reach from 5 to 95 % of the tokens, and P."""
     (left, right), named = panels, {table.name: table for table in tables}
@@ -222,7 +218,7 @@ OF_OWN_TOKEN: dict[str, Any] = {
     shows="Figures 3, 40, 42: the own token's contribution (section 5.2, D.2)",
     methods=("hta",),
     finish=finish_mixing,
-    figure=figure_mixing,
+    figure=lambda setup, tables, figure: draw_mixing(figure.subplots(1, 2), setup, tables),
     takes="map",
     differs=DIFFERS_HTA,
     **OF_OWN_TOKEN,
@@ -236,11 +232,6 @@ def own_token(setup: Setup, example: Example) -> list[Record]:
 # --- P beside the identifiability error (5.2) -------------------------------------------------------------------------
 
 
-def finish_both(setup: Setup, records: list[Record]) -> list[Table]:
-    title = "How often another token contributes more (P), and how often the token is not identified"
-    return [per_layer("both", title, records, ("metric", "method"), seed=setup.seed, note=RESAMPLED)]
-
-
 def figure_both(setup: Setup, tables: list[Table], figure: Any) -> None:
     axes = figure.subplots()
     lines(tables[0], axes, labels=2)
@@ -251,7 +242,16 @@ def figure_both(setup: Setup, tables: list[Table], figure: Any) -> None:
     name="id-mixing-and-identity",
     shows="P beside the token identifiability error (section 5.2)",
     methods=("hta",),
-    finish=finish_both,
+    finish=lambda setup, records: [
+        per_layer(
+            "both",
+            "How often another token contributes more (P), and how often the token is not identified",
+            records,
+            ("metric", "method"),
+            seed=setup.seed,
+            note=RESAMPLED,
+        )
+    ],
     figure=figure_both,
     whole=True,
     takes="map",

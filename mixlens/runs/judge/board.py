@@ -35,7 +35,10 @@ VARIED = 0.2  # share of texts on which random draws must differ for their sprea
 DIFFERENT = 8  # texts on which two methods must differ before a test of their difference means anything
 IS_BLANK_OUT = "is_blank_out"  # the fact of a record whose scores are those of blank_out, which BLANKED must not judge
 QUESTIONS = {"ranking": "faithfulness", "plausibility": "plausibility", "others": "the other metrics"}
-FAITHFUL, PLAUSIBLE = ("removing", "keeping", "one by one", "subsets"), ("cues", "rationales")  # kinds of metrics
+TABLES = {  # kind of metric -> the table that it belongs to
+    **dict.fromkeys(("removing", "keeping", "one by one", "subsets"), "ranking"),
+    **dict.fromkeys(("cues", "rationales"), "plausibility"),
+}
 
 
 def mean_of(values: Array, seed: int) -> Interval:
@@ -245,13 +248,8 @@ def boards_of(setup: Setup, records: Sequence[Record]) -> dict[str, Scoreboard]:
     methods, boards = list(twins_in(setup, records)), {}
     every = [values_of(request, methods, records) for request in requests_of(setup.options["metrics"])]
     for name in QUESTIONS:
-        metrics = tuple(values for values in every if values.of and question_of(values.request) == name)
+        metrics = tuple(values for values in every if values.of and TABLES.get(values.request.kind, "others") == name)
         shown = tuple(method for method in methods if any(method in values.of for values in metrics))
         if metrics:
             boards[name] = Scoreboard(metrics, shown, setup.seed)
     return boards
-
-
-def question_of(request: MetricRequest) -> str:
-    """The table that a metric belongs to."""
-    return "ranking" if request.kind in FAITHFUL else "plausibility" if request.kind in PLAUSIBLE else "others"

@@ -7,8 +7,7 @@ stays."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -132,33 +131,21 @@ def is_right(example: Example, trace: Trace, classes: Mapping[str, int]) -> bool
 # --- one example ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
 class Case:
     """One example under judgement: its trace, what is explained, and what all methods share."""
 
-    setup: Setup
-    example: Example
-    scores: Mapping[str, Attribution] = field(default_factory=dict)  # of every method
-    shared: dict[str, dict[str, Any]] = field(default_factory=dict)  # by metric: what is computed once for all methods
-    values: dict[tuple[str, str], float] = field(default_factory=dict)  # by method and metric
-
-    @cached_property
-    def trace(self) -> Trace:
-        return self.setup.model.trace(self.example)
-
-    @cached_property
-    def explained(self) -> dict[str, Any]:
-        return explained(self.example, self.trace, self.setup.options["explains"])
+    def __init__(self, setup: Setup, example: Example):
+        self.setup, self.example, self.trace = setup, example, setup.model.trace(example)
+        self.explained = explained(example, self.trace, setup.options["explains"])
+        measured = explained(example, self.trace, "measured")  # as metrics take them, whatever is explained
+        self.question = {name: measured[name] for name in ("target", "foil")}
+        self.scores: Mapping[str, Attribution] = {}  # of every method
+        self.shared: dict[str, dict[str, Any]] = {}  # by metric: what is computed once for all methods
+        self.values: dict[tuple[str, str], float] = {}  # by method and metric
 
     @cached_property
     def right(self) -> bool | None:
         return is_right(self.example, self.trace, classes_of(self.setup.examples, self.setup.model))
-
-    @cached_property
-    def question(self) -> dict[str, Any]:
-        """target and foil, as metrics take them, whatever is explained."""
-        measured = explained(self.example, self.trace, "measured")
-        return {name: measured[name] for name in ("target", "foil")}
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -280,15 +267,6 @@ def is_circular(method: MethodRequest, request: MetricRequest) -> bool:
     )
 
 
-def _random_records(case: Case, metrics: Iterable[MetricRequest]) -> Iterator[Record]:
-    """The mean over several draws of random scores, and their spread: what every method is compared with."""
-    for request in metrics:
-        if "class-specific" not in request.metric.needs:
-            values = np.array([case.value(request, scores, None) for scores in case.draws(request)])
-            facts = {"seconds": 0.0, "spread": float(values.std(ddof=min(1, len(values) - 1))), "right": case.right}
-            yield Record(str(case.example.id), RANDOM, request.written, float(values.mean()), facts)
-
-
 @experiment(
     name="judge",
     paper="mixlens",
@@ -314,7 +292,13 @@ def judged(setup: Setup, example: Example) -> list[Record]:
     }  # random is drawn several times
     timed = every_score(case.trace, asked, **case.explained)
     scores = case.scores = {method: attribution for method, (attribution, _) in timed.items()}
-    records = list(_random_records(case, metrics))
+    records = []
+    for request in metrics:  # the mean over several draws of random scores: what every method is compared with
+        if "class-specific" not in request.metric.needs:
+            values = np.array([case.value(request, drawn, None) for drawn in case.draws(request)])
+            spread = float(values.std(ddof=min(1, len(values) - 1)))
+            facts: dict[str, Any] = {"seconds": 0.0, "spread": spread, "right": case.right}
+            records.append(Record(str(example.id), RANDOM, request.written, float(values.mean()), facts))
     for method, twin in twins_of(scores).items():
         of = asked[method]
         facts = {"seconds": timed[method][1], "same_as": twin, "right": case.right}

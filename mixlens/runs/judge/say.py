@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,8 +24,9 @@ from ..experiments.figure_style import axis_label
 from ..experiments.figures import bars
 from ..experiments.tables import Cell, Table, by
 from .ask import GROUPS, OTHER_SIGNS, classes_of, labels_of, missing_token, parse_metric
-from .board import FEWEST, QUESTIONS, Array, Scoreboard, Values, against_zero, boards_of, mean_of, twins_in
+from .board import FEWEST, QUESTIONS, Scoreboard, Values, against_zero, boards_of, mean_of, twins_in
 
+Rows = list[tuple[Cell, ...]]  # of a table
 NAMED = 5  # methods or labels that a sentence names
 SURE = 30  # texts from which on a ranking is more than a hint
 MANY = 100_000  # texts
@@ -61,7 +63,7 @@ def tables_of(setup: Setup, records: list[Record]) -> list[Table]:
 
 def _ranking(setup: Setup, name: str, board: Scoreboard, twins: Mapping[str, Sequence[str]]) -> Table:
     """Where there are several kinds of metrics, their means have columns: the score is the mean of these."""
-    kinds, rows = board.kinds if len(board.kinds) > 1 else (), list[tuple[Cell, ...]]()
+    kinds, rows = board.kinds if len(board.kinds) > 1 else (), Rows()
     for rank, method in enumerate(board.order, 1):
         group = board.groups[method] if board.differences else None
         row: list[Cell] = [rank, TWINS.join(twins[method]), group, board.means[method]]
@@ -143,7 +145,7 @@ def _not_judged(board: Scoreboard) -> list[str]:
 
 def _pairs(name: str, board: Scoreboard) -> Table | None:
     """The method with the highest score against every other, where they can be compared."""
-    leader, rows = board.order[0], list[tuple[Cell, ...]]()
+    leader, rows = board.order[0], Rows()
     for (first, other), one in board.differences.items():
         if first == leader:
             needed = None if one.sign else one.needed_for_all
@@ -163,7 +165,7 @@ def _pairs(name: str, board: Scoreboard) -> Table | None:
 
 def _signs(setup: Setup, methods: Sequence[str], records: Sequence[Record]) -> Table | None:
     """The methods for which it matters whether tokens are ranked by signed scores or by their magnitude."""
-    groups, rows = by(records, "method", "metric"), list[tuple[Cell, ...]]()
+    groups, rows = by(records, "method", "metric"), Rows()
     for names in OTHER_SIGNS.items():
         both = [method for method in methods if all((method, name) in groups for name in names)]
         one, other = ({m: np.array([record.value for record in groups[m, name]]) for m in both} for name in names)
@@ -186,11 +188,14 @@ def _correctness(board: Scoreboard, records: Sequence[Record], labels: str) -> T
     sizes = {name: int(side.sum()) for name, side in sides.items()}
     if min(sizes.values()) < 2:
         return None
-    rows: list[tuple[Cell, ...]] = []
+    rows = Rows()
     for method in board.order:
         scores = board.scores(method)
         values = [scores[side & ~np.isnan(scores)] for side in sides.values()]
-        means = [mean_of(row, board.seed) if len(row) >= FEWEST else _mean_alone(row) for row in values]
+        means = []
+        for row in values:
+            alone = Interval(float(row.mean()) if len(row) else math.nan, math.nan, math.nan, len(row), math.nan)
+            means.append(mean_of(row, board.seed) if len(row) >= FEWEST else alone)
         enough = min(map(len, values)) >= FEWEST
         rows.append((method, *means, difference_with_interval(*values, seed=board.seed) if enough else None))
     note = (
@@ -207,17 +212,12 @@ def _correctness(board: Scoreboard, records: Sequence[Record], labels: str) -> T
     return Table("correctness", "Right and wrong predictions", columns, tuple(rows), " ".join(filter(None, parts)))
 
 
-def _mean_alone(values: Array) -> Interval:
-    """A mean of too few texts for an interval."""
-    return Interval(float(values.mean()) if len(values) else math.nan, math.nan, math.nan, len(values), math.nan)
-
-
 def _fillers(board: Scoreboard) -> Table | None:
     """How much the order of the methods depends on what stands in the place of a token that is taken away."""
     fillers = [values for values in board.metrics if "replacement" in values.request.options]
     if len(fillers) < 2 or len(fillers[0].methods) < 2:
         return None
-    rows: list[tuple[Cell, ...]] = []
+    rows = Rows()
     for values in fillers:
         of = {method: np.where(values.defined, values.of[method], np.nan) for method in values.methods}
         best, *others = sorted(of, key=lambda method: -values.request.sign * float(np.nanmean(of[method])))
@@ -419,7 +419,7 @@ def figure_of(setup: Setup, tables: list[Table], figure: Any) -> None:
         mean = cell.mean if isinstance(cell, Interval) else math.nan
         return math.inf if math.isnan(mean) else -request.sign * mean
 
-    ordered = Table(table.name, table.title, table.columns, tuple(sorted(table.rows, key=lowness)), table.note)
+    ordered = replace(table, rows=tuple(sorted(table.rows, key=lowness)))
     shown = "" if len(setup.examples) == 1 else ", mean and 95 % interval"
     title = f"{axis_label(name)}{shown} ({request.metric.better} is better)"
     bars(figure.subplots(), ordered, name, title=title, ordered=True)
