@@ -83,6 +83,12 @@ def test_a_deep_model_does_not_overflow_and_keeps_its_shares(size: float) -> Non
     for layer in (1, 20, 39):
         share, expected = rolled.scores[layer].double(), exact[layer]
         torch.testing.assert_close(share / share.sum(), expected / expected.sum(), rtol=1e-4, atol=1e-7)
+    row, expected = aggregate.rolled_row(a_map(layers * size), 2, convention="globenc"), exact[-1, 2]
+    torch.testing.assert_close(
+        row.scores.double() / row.scores.double().sum(), expected / expected.sum(), rtol=1e-4, atol=1e-7
+    )
+    assert row.info["rollout"]["rescaled_layers"]
+    assert 0.5 <= float(row.scores.max()) <= 1
 
 
 @given(
@@ -105,18 +111,6 @@ def test_a_rolled_row_is_the_row_of_the_rollout(n: int, depth: int, name: str, s
         whole.special,
         whole.words,
     )
-
-
-@pytest.mark.parametrize("size", [1e30, 1e-30])
-def test_a_rolled_row_of_a_deep_model_keeps_its_shares(size: float) -> None:
-    layers = torch.rand(40, 6, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
-    row = aggregate.rolled_row(a_map(layers * size), 2, convention="globenc")
-    exact = a_map(layers.double() / 3).rollout("globenc").scores[-1, 2]
-    torch.testing.assert_close(
-        row.scores.double() / row.scores.double().sum(), exact / exact.sum(), rtol=1e-4, atol=1e-7
-    )
-    assert row.info["rollout"]["rescaled_layers"]
-    assert 0.5 <= float(row.scores.max()) <= 1
 
 
 @pytest.mark.parametrize("name", list(conventions.CONVENTIONS))
@@ -167,23 +161,6 @@ def test_readout_is_a_row() -> None:
         assert torch.equal(read.scores, scores.scores[-1, place])
         assert (read.info["query"], read.info["layer"]) == (place, 2)
     assert torch.equal(scores.readout(1, layer=0).scores, scores.scores[0, 1])
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        (4, "out of range"),
-        (-5, "out of range"),
-        ("6", "no token '6'"),
-        ("8", "2 times, at"),
-        (1.5, "index or a token"),
-        (True, "index or a token"),
-    ],
-)
-def test_a_query_that_cannot_be_meant_is_refused(query: object, message: str) -> None:
-    scores = mixlens.mix(loaded("bert").trace(input_ids=[7, 8, 9, 8]), "alti")
-    with pytest.raises(mixlens.MixlensError, match=message):
-        scores.readout(query)  # type: ignore[arg-type]
 
 
 def test_readout_without_special_tokens_shares_the_rest() -> None:
@@ -307,6 +284,8 @@ def test_every_token_is_in_exactly_one_word(text: str, cuts: list[int]) -> None:
     ("tokens", "query", "message"),
     [
         (("a", "b"), 4, "query 4 is out of range: there are 2 tokens, -2 to 1."),
+        (("a", "b"), -3, "query -3 is out of range: there are 2 tokens, -2 to 1."),
+        (("a", "b"), True, "a query is an index or a token, not True."),
         (("a", "b"), 1.5, "a query is an index or a token, not 1.5."),
         (("a", "b", "a"), "a", "token 'a' occurs 2 times, at [0, 2]. Say which one by its index."),
         (("a", "b"), "c", "no token 'c'. The tokens are: a b. An index works too."),

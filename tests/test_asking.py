@@ -432,16 +432,6 @@ def test_timing_says_what_loading_was() -> None:
     assert parts["load and check"] <= parts["total"]
 
 
-def test_a_slow_run_has_a_rate() -> None:
-    from mixlens.cli import runs
-
-    assert [runs.rate_of(80, 1.0), runs.rate_of(10, 4.0), runs.rate_of(2, 9.0)] == [
-        "80 a second",
-        "2.5 a second",
-        "4.5 s each",
-    ]
-
-
 @pytest.mark.parametrize(
     ("written", "message"),
     [

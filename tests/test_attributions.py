@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -488,18 +490,18 @@ def test_options_that_cannot_be_meant_are_refused() -> None:
 # --- golden values ---
 
 
+def golden_trace(model: str, text: str, *, segments: bool = False) -> Any:
+    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())[text]
+    if not segments:
+        given.pop("token_type_ids")
+    return mixlens.load(SHARED / "golden" / "models" / model, dtype="float64").trace(**given)
+
+
 @needs_shared
 @pytest.mark.parametrize("name", ["bert_tiny", "roberta_tiny", "electra_tiny", "distilbert_tiny"])
 def test_golden_gradients(name: str) -> None:
-    import json
-
-    import numpy as np
-
     golden = np.load(SHARED / "golden" / "gradients" / f"{name}_n9_f64.npz")
-    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
-    if name in ("roberta_tiny", "distilbert_tiny"):
-        given.pop("token_type_ids")
-    trace = mixlens.load(SHARED / "golden" / "models" / name, dtype="float64").trace(**given)
+    trace = golden_trace(name, "n9", segments=name not in ("roberta_tiny", "distilbert_tiny"))
 
     def same(method: str, key: str, **options: Any) -> None:
         np.testing.assert_allclose(
@@ -531,14 +533,8 @@ GOLDEN_ATTCAT = sorted(path.name for path in (SHARED / "golden" / "attcat").glob
 @needs_shared
 @pytest.mark.parametrize("case", [name[10:-8] for name in GOLDEN_ATTCAT] or ["n9"])
 def test_golden_attcat(case: str) -> None:
-    import json
-
-    import numpy as np
-
     golden = np.load(SHARED / "golden" / "attcat" / f"bert_tiny_{case}_f64.npz")
-    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())[case]
-    given.pop("token_type_ids")
-    trace = mixlens.load(SHARED / "golden" / "models" / "bert_tiny", dtype="float64").trace(**given)
+    trace = golden_trace("bert_tiny", case)
     for k in range(3):
         for mask in ("maskones", "maskspecial"):
             read = attributions.attribute(
@@ -563,14 +559,8 @@ def test_golden_attcat(case: str) -> None:
 @needs_shared
 def test_released_methods_hide_special_tokens_as_the_notebooks_do() -> None:
     """Without an option, every released method of AttCAT is the one with special tokens hidden from attention."""
-    import json
-
-    import numpy as np
-
     golden = np.load(SHARED / "golden" / "attcat" / "bert_tiny_n9_f64.npz")
-    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
-    given.pop("token_type_ids")
-    trace = mixlens.load(SHARED / "golden" / "models" / "bert_tiny", dtype="float64").trace(**given)
+    trace = golden_trace("bert_tiny", "n9")
     for name, key in (
         ("attcat", "class1/AttCAT"),
         ("transatt", "class1/TransAtt"),
@@ -588,15 +578,8 @@ def test_released_methods_hide_special_tokens_as_the_notebooks_do() -> None:
 @pytest.mark.parametrize("name", ["bert_tiny", "bert_tiny_eps", "roberta_tiny"])
 def test_golden_gradients_as_altis_code_takes_them(name: str) -> None:
     """The embedding output goes through the embedding module a second time; the probability; shares."""
-    import json
-
-    import numpy as np
-
     golden = np.load(SHARED / "golden" / "alti" / f"{name}_n9_f64.npz")
-    given = json.loads((SHARED / "golden" / "models" / "inputs.json").read_text())["n9"]
-    if name == "roberta_tiny":
-        given.pop("token_type_ids")
-    trace = mixlens.load(SHARED / "golden" / "models" / name, dtype="float64").trace(**given)
+    trace = golden_trace(name, "n9", segments=name != "roberta_tiny")
     for method, key, options in (
         ("grad_l2", "grad_l2_norm_sum1", {}),
         ("grad_x_input", "gradxinput_abs", {}),
@@ -610,8 +593,6 @@ def test_golden_gradients_as_altis_code_takes_them(name: str) -> None:
 
 @needs_shared
 def test_golden_blank_out() -> None:
-    import numpy as np
-
     golden = np.load(SHARED / "golden" / "blankout" / "bert_tiny_mlm_n14_f64.npz")
     model = mixlens.load(SHARED / "golden" / "models" / "bert_tiny_mlm", dtype="float64")
     trace = model.trace(input_ids=golden["input_ids"])
@@ -705,9 +686,6 @@ def test_generate_is_refused_where_nothing_is_written() -> None:
 @pytest.mark.parametrize("mask", ["maskones", "maskspecial"])
 def test_golden_attcat_of_a_question_answering_model(mask: str) -> None:
     """The released SQuAD notebook explains the best start and the best end, and adds the two."""
-    import json
-
-    import numpy as np
     import transformers
     from safetensors.torch import load_file
 

@@ -399,14 +399,6 @@ def test_running_and_waiting_jobs_are_cancelled(client: Client, desk: jobs.Desk,
     assert ended(desk, numbers[0]).state == "cancelled"
 
 
-def test_a_slow_text_is_stopped(held_up: threading.Event) -> None:
-    desk = jobs.Desk([mixlens.load("agreement")], jobs.Limits(seconds=0.2))
-    job = desk.submit("agreement", {"text": SENTENCE})
-    assert ended(desk, job.id).state == "failed"
-    assert "stopped after 0.2 seconds" in str(job.error)
-    desk.close()
-
-
 def test_an_error_inside_does_not_end_the_worker(
     monkeypatch: pytest.MonkeyPatch, desk: jobs.Desk, client: Client
 ) -> None:
