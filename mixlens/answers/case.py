@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..base.errors import InputError, TokenLimitError, checked_seed, is_integer, nearest
 from ..base.words import Word, words_in
-from ..data.truncation import naming_option, truncated
+from ..data.fit import naming_option, truncated
 from ..model.model import Model
 from ..model.predict import gives_number
 from ..model.vocabulary import token_name

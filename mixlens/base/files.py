@@ -138,26 +138,23 @@ class RunFolder:
         self._lock: int | None = None  # the open lock file, while it is held
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Refuse a folder that is neither empty nor of this very run."""
+        """Refuse a folder that is neither empty nor of this very run: one without a manifest, of another schema, of another
+        version of identities, or of another run."""
         if self.place.is_symlink() and not self.place.exists():
             raise InputError(
                 f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own."
             )
         if is_there(self.place) and not self.place.is_dir():
             raise InputError(f"{str(self.place)!r} is a file; the results need a folder of their own.")
-        if is_file(self.place / "manifest.json"):
-            self._check_manifest(identity)
+        if not is_file(self.place / "manifest.json"):
+            names = sorted(os.listdir(self.place)) if self.place.is_dir() else []
+            others = [name for name in names if name != LOCK and not OWN_TEMPORARY.match(name)]
+            if others:
+                raise InputError(
+                    f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
+                    "nothing is overwritten."
+                )
             return
-        names = sorted(os.listdir(self.place)) if self.place.is_dir() else []
-        others = [name for name in names if name != LOCK and not OWN_TEMPORARY.match(name)]
-        if others:
-            raise InputError(
-                f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
-                "nothing is overwritten."
-            )
-
-    def _check_manifest(self, identity: Mapping[str, Any]) -> None:
-        """Refuse a folder whose manifest is of another schema, of another version of identities, or of another run."""
         manifest = self.manifest
         if manifest.get("schema") != self.schema:
             raise InputError(

@@ -16,25 +16,8 @@ LINE = "mixlens: stopped.\n"
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C within this block ends the process with one line and exit code 130."""
-    with _handled():
-        try:
-            yield
-        except KeyboardInterrupt:
-            _stop()
-        except SystemExit as end:
-            # typer turns a Ctrl-C that nobody handled into this exit code without a message.
-            if end.code != INTERRUPTED or not isinstance(
-                getattr(end.__context__, "__cause__", None), KeyboardInterrupt
-            ):
-                raise
-            _stop()
-
-
-@contextmanager
-def _handled() -> Iterator[None]:
-    """Our handler of Ctrl-C within the block. A process that ignores Ctrl-C (nohup) or handles it continues to do
-    so."""
+    """Ctrl-C within this block ends the process with one line and exit code 130. A process that ignores Ctrl-C (nohup) or
+    handles it continues to do so."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         try:
@@ -43,6 +26,13 @@ def _handled() -> Iterator[None]:
             ours = False
     try:
         yield
+    except KeyboardInterrupt:
+        _stop()
+    except SystemExit as end:
+        # typer turns a Ctrl-C that nobody handled into this exit code without a message.
+        if end.code != INTERRUPTED or not isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+            raise
+        _stop()
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError, TokenLimitError
-from ..data.truncation import naming_option, truncated
+from ..data.fit import naming_option, truncated
 from ..scoring.aggregate import without_special
 from ..scoring.attributions import attribute, row_of_map
 from ..scoring.attributions import known as attributions

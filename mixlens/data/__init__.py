@@ -1,11 +1,10 @@
 """Datasets as iterators of Example: by name from the hub, from local files, from the embedded grammar. See docs/use/data.md."""
 
 from .catalog import DATASETS, Dataset, listing
-from .fit import check, cue_tokens, for_model, span_tokens
+from .fit import check, cue_tokens, for_model, span_tokens, truncated
 from .labels import label_ids
 from .reading import field_names, load, read
 from .rows import RowError, rows
-from .truncation import truncated
 
 __all__ = [
     "DATASETS",

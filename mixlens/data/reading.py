@@ -19,7 +19,7 @@ from .grammar import MASK, Sentence, number_of
 from .hub import Hub, hub_rows
 from .layouts import text_of
 from .portions import portion, refuse_unknown_half
-from .rows import READERS, Numbered, RowError, reader_of, rows, unit_of
+from .rows import READERS, Numbered, RowError, rows, unit_of
 from .source import Source
 
 Named = str | os.PathLike[str]
@@ -148,7 +148,7 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
         source, unit = str(dataset.hub), "row"
         numbered = hub_rows(dataset.hub, split=split, instead=instead)
     refusal = f"{source} holds no example of {dataset.name!r}."
-    fields, numbered = fields_of(not_empty(numbered, refusal))
+    fields, numbered = fields_of(numbered)
     if fields and dataset.layout(fields) is None:
         names = ", ".join(map(repr, fields))
         raise InputError(
@@ -248,7 +248,6 @@ def _file(dataset: Dataset, path: Path, split: str | None) -> Path:
     """The file itself, or the one file of a folder that holds the split."""
     if not is_folder(path):
         _refuse_split(path, split)
-        reader_of(path)
         return path
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
     matches = [file for file in files if split in (None, file.stem)]

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ..base import errors
 from ..base.errors import InputError, MixlensError
 from ..base.steps import Step, listening
-from ..data.truncation import truncated
+from ..data.fit import truncated
 from ..model.model import Model
 from ..show.page_entry import Entry, entry
 from ..show.report import METHODS, gather, steps_of

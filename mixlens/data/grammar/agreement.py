@@ -129,12 +129,21 @@ def _relative_pronoun(draw: Draw, noun: Noun) -> Word:
     return Word(draw.pick(("that", "who") if noun.kind == "person" else ("that", "which")))
 
 
-def _couple(draw: Draw, options: Sequence[Noun]) -> tuple[list[Word], list[Noun]]:
+_Subject = tuple[list[Word], list[Noun], str]  # its words, its nouns, its number
+
+
+def _subject(draw: Draw, options: Sequence[Noun], modifier: _Modifier) -> _Subject:
+    """The boy near the houses."""
+    noun, number = draw.fresh(options), draw.number()
+    return [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)], [noun], number
+
+
+def _couple(draw: Draw, options: Sequence[Noun]) -> _Subject:
     """The boy and the girls: two nouns of one kind, plural together whatever each is."""
     first = draw.fresh(options)
     second = draw.fresh([noun for noun in options if noun.kind == first.kind])
     one, other = (_the(draw, noun, is_cue=True) for noun in (first, second))
-    return [*one, Word("and"), *other], [first, second]
+    return [*one, Word("and"), *other], [first, second], PLURAL
 
 
 def _in_number(row: tuple[str, str], number: str) -> str:
@@ -185,23 +194,24 @@ def _reflexive_masked(draw: Draw, subject: list[Word], nouns: Sequence[Noun], nu
 
 def _verb_after(modifier: _Modifier, draw: Draw) -> Draft:
     """The keys <modifier> [MASK] rusty."""
-    noun, number = draw.fresh(NOUNS), draw.number()
-    subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
-    return _verb_masked(draw, subject, [noun], number)
+    return _verb_masked(draw, *_subject(draw, NOUNS, modifier))
 
 
 def _reflexive_after(modifier: _Modifier, draw: Draw) -> Draft:
     """The boy <modifier> hurt [MASK]."""
-    noun, number = draw.fresh(ANTECEDENTS), draw.number()
-    subject = [*_the(draw, noun, number, is_cue=True), *modifier(draw, noun)]
-    return _reflexive_masked(draw, subject, [noun], number)
+    return _reflexive_masked(draw, *_subject(draw, ANTECEDENTS, modifier))
 
 
 def _verb_after_couple(draw: Draw) -> Draft:
     """The boy and the girl near the house [MASK] tall."""
-    subject, nouns = _couple(draw, NOUNS)
+    words, nouns, number = _couple(draw, NOUNS)
     modifier = draw.pick((_nothing, _place))
-    return _verb_masked(draw, subject + modifier(draw, nouns[1]), nouns, PLURAL)
+    return _verb_masked(draw, words + modifier(draw, nouns[1]), nouns, number)
+
+
+def _reflexive_after_couple(draw: Draw) -> Draft:
+    """The boy and the girl hurt [MASK]."""
+    return _reflexive_masked(draw, *_couple(draw, ANTECEDENTS))
 
 
 def _verb_after_fronted_place(draw: Draw) -> Draft:
@@ -276,12 +286,6 @@ def _determiner_of_object(modifier: _Modifier, draw: Draw, *, in_compound: bool 
         *draw.sometimes(0.3, TIMES),
     ]
     return _masked(words, draw.pick(DETERMINERS), number)
-
-
-def _reflexive_after_couple(draw: Draw) -> Draft:
-    """The boy and the girl hurt [MASK]."""
-    subject, nouns = _couple(draw, ANTECEDENTS)
-    return _reflexive_masked(draw, subject, nouns, PLURAL)
 
 
 def _reported(clause: Callable[[_Modifier, Draw], Draft], modifiers: Sequence[_Modifier], draw: Draw) -> Draft:

@@ -14,7 +14,7 @@ import torch
 from ...base.budget import is_out_of_memory
 from ...base.errors import InputError, MixlensError, RowsError, TokenLimitError
 from ...data import RowError
-from ...data.truncation import naming_option, truncated
+from ...data.fit import naming_option, truncated
 from ...model.chat import refuse_no_template
 from ...model.encode import Encoded
 from ...model.model import Model
