@@ -8,13 +8,14 @@ Room for more: image patches and audio frames are tokens without a text; they wo
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from ..base.doors import door
 from ..base.errors import InputError, is_integer, is_text, tokens_within
 from ..types import Chat, Example, Text, Texts, Trace
 from .words import group_words
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = {"cpu": 2048}  # tokens in a batch, by kind of device
 BATCH_TOKENS_ELSEWHERE = 8192
-CONFIGURED = ("bos", "eos", "cls", "sep", "pad")  # special tokens that a configuration may name
 MOST_IDS = 1 << 31  # that tokenizers count to
 
 
@@ -124,6 +124,7 @@ def special_among(model: Model, ids: Sequence[int]) -> tuple[bool, ...]:
     return tuple(map(model.special_ids.__contains__, ids))
 
 
+@door
 def tokens(model: Model, ids: Sequence[int]) -> tuple[str, ...]:
     """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
     whole = list(map(operator.index, ids))
@@ -131,15 +132,6 @@ def tokens(model: Model, ids: Sequence[int]) -> tuple[str, ...]:
         if not 0 <= number < MOST_IDS:
             raise InputError(f"id {number} is not in the vocabulary of {model.name!r}.")
     return tuple(map(str, whole if model.tokenizer is None else model.tokenizer.convert_ids_to_tokens(whole)))
-
-
-def special_ids(model: Model) -> set[int]:
-    """Ids that carry no content: what the tokenizer adds around a text, or what the configuration names."""
-    if model.tokenizer is not None:
-        return set(model.tokenizer.all_special_ids) - {model.tokenizer.mask_token_id, model.tokenizer.unk_token_id}
-    named = [getattr(model.hf_model.config, f"{name}_token_id", None) for name in CONFIGURED]
-    # It may name several ends of a text in one list.
-    return {i for one in named for i in (one if isinstance(one, list | tuple) else [one]) if isinstance(i, int)}
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
@@ -194,7 +186,7 @@ def _integers(name: str, values: Any) -> Any:
 
 
 def encode_all(
-    model: Model, text: Texts | None, input_ids: Any, token_type_ids: Any = None, attention_mask: Any = None
+    model: Model, text: Texts | None, input_ids: Any = None, token_type_ids: Any = None, attention_mask: Any = None
 ) -> tuple[list[Encoded], bool]:
     """The examples that are to be run, checked; and whether there were many or one alone."""
     if (text is None) == (input_ids is None):
@@ -227,9 +219,10 @@ def _rows(columns: list[Any]) -> tuple[list[tuple[Any, ...]], bool]:
     return list(zip(*filled, strict=True)), True
 
 
+@door
 def batches(
     model: Model, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
-) -> Iterator[list[int]]:
+) -> list[list[int]]:
     """Indices, sorted by length (examples with segments last), in batches of about 2,048 tokens, on a GPU 8,192 (or of
     `batch_size` examples).
 
@@ -240,23 +233,22 @@ def batches(
     most = model.batch_limit or batch_size
     tokens = tokens or BATCH_TOKENS.get(model.device.type, BATCH_TOKENS_ELSEWHERE)
     padded = model.family.attention is None
-    batch: list[int] = []
-    before = (False, 0)  # segments and length of the batch
+    found: list[list[int]] = []
+    before = (False, 0)  # segments and length of the last batch
     for segments, n, i in sorted((has_segments(one), len(one.input_ids), i) for i, one in enumerate(encoded)):
         room = max(1, tokens // n) if most is None else most
-        if batch and not (len(batch) < room and segments == before[0] and (padded or n == before[1])):
-            yield batch
-            batch = []
-        if not batch:
+        if found and len(found[-1]) < room and segments == before[0] and (padded or n == before[1]):
+            found[-1].append(i)
+        else:
             before = (segments, n)
-        batch.append(i)
-    if batch:
-        yield batch
+            found.append([i])
+    return found
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
 
 
+@door
 def inputs(model: Model, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
     """What the stock model is called with: one batch, padded on the right, [batch pos]."""
     if not len(encoded):

@@ -7,7 +7,7 @@ happens, and the model is left as it came. A model of two stacks (an encoder and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from ..base.doors import door
 from ..base.errors import ModelError
 from ..types import Example, Text, Texts, Trace
-from . import encode, predict, rerun, seam, tracing, user_code
+from . import encode as encoding
+from . import predict, rerun, seam, tracing, user_code
 from .chat import instead_of
 from .encode import Encoded
 from .families import Family
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..fast.cuda_graphs import Graphs
     from ..layer.proof import Proof
 
-
+CONFIGURED = ("bos", "eos", "cls", "sep", "pad")  # special tokens that a configuration may name
 NOT_COPIED = (
     "a Model, and a Trace, which holds one, cannot be copied, or sent to another process: hooks and locks belong to this one. "
     "Load the model again (mixlens.load), and keep results with .save."
@@ -139,7 +140,11 @@ class Model:
     @property
     def special_ids(self) -> set[int]:
         """Ids that carry no content: what the tokenizer adds around a text, or what the configuration names."""
-        return encode.special_ids(self)
+        if self.tokenizer is not None:
+            return set(self.tokenizer.all_special_ids) - {self.tokenizer.mask_token_id, self.tokenizer.unk_token_id}
+        named = [getattr(self.hf_model.config, f"{name}_token_id", None) for name in CONFIGURED]
+        # It may name several ends of a text in one list.
+        return {i for one in named for i in (one if isinstance(one, list | tuple) else [one]) if isinstance(i, int)}
 
     @property
     def mask_id(self) -> int | None:
@@ -177,41 +182,21 @@ class Model:
 
     def encode(self, text: Text) -> Encoded:
         """One text as the tokenizer splits it."""
-        return encode.encode(self, text)
+        return encoding.encode(self, text)
 
     def encode_ids(self, ids: Any, types: Any = None, mask: Any = None) -> Encoded:
         """Ids as they are. Padding at the ends (mask 0) is cut off: a padded input is the same input."""
-        return encode.encode_ids(self, ids, types, mask)
+        return encoding.encode_ids(self, ids, types, mask)
 
-    def encode_all(
-        self, text: Texts | None, input_ids: Any = None, token_type_ids: Any = None, attention_mask: Any = None
-    ) -> tuple[list[Encoded], bool]:
-        """The examples that are to be run, checked; and whether there were many or one alone."""
-        return encode.encode_all(self, text, input_ids, token_type_ids, attention_mask)
-
-    @door
-    def batches(
-        self, encoded: Sequence[Encoded | Trace], batch_size: int | None, tokens: int | None = None
-    ) -> Iterator[list[int]]:
-        """Indices, sorted by length, in batches of about 2,048 tokens, on a GPU 8,192 (or of `batch_size` examples)."""
-        return iter(list(encode.batches(self, encoded, batch_size, tokens)))
-
-    @door
-    def inputs(self, encoded: Sequence[Encoded | Trace]) -> dict[str, Any]:
-        """What the stock model is called with: one batch, padded on the right, [batch pos]."""
-        return encode.inputs(self, encoded)
-
-    @door
-    def tokens(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """The tokenizer's strings, or the ids as strings where there is no tokenizer."""
-        return encode.tokens(self, ids)
+    encode_all, batches = encoding.encode_all, encoding.batches
+    inputs, tokens = encoding.inputs, encoding.tokens
 
     # --- the model run again with something changed: `rerun.py` has a function for each question -----------------------
 
     run_traced, run_replayed = tracing.run_traced, tracing.run_replayed
     run_with_attention, run_from, run_attached = rerun.run_with_attention, rerun.run_from, rerun.run_attached
     local_graphs, embedded, changed_logits = rerun.local_graphs, rerun.embedded, rerun.changed_logits
-    refuse_layer, computing = rerun.refuse_layer, seam.computing
+    refuse_layer, computing, outputs = rerun.refuse_layer, seam.computing, rerun.outputs
 
     @door
     def rerun(self, trace: Trace, layer: int, x: Tensor) -> Tensor:
@@ -235,13 +220,13 @@ class Model:
         Texts may be strings, (text, pair) tuples or Examples; or give `input_ids`, one list or a list of lists.
         Lists are run in batches of similar length; the numbers are those of each text alone.
         """
-        return tracing.trace(self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size)
 
-    @door
-    def outputs(self, encoded: Sequence[Encoded | Trace], *, compare: bool = True) -> Any:
-        """What the stock model returns for a batch, without recording anything. `compare`: its first and its last row must be
-        what they are alone."""
-        return rerun.outputs(self, encoded, compare=compare)
+        def traces(encoded: Sequence[Encoded]) -> Sequence[Trace]:
+            return self.run_traced(encoded)[0]
+
+        return tracing.by_batches(
+            self, text, input_ids, token_type_ids, attention_mask, batch_size=batch_size, compute=traces
+        )
 
     @door
     def logits(self, trace: Trace) -> Tensor:

@@ -12,7 +12,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -98,18 +98,15 @@ def within_pass(**changes: Any) -> Iterator[None]:
         _PASS.reset(token)
 
 
-@contextmanager
-def apart_from_others() -> Iterator[None]:
-    """A pass that starts inside another one (from a user's hook) is not seen by the other one's hooks."""
-    with unwatched(), within_pass(running=True):
-        yield
+def unwatched(**changes: Any) -> AbstractContextManager[None]:
+    """What is called within the block is not seen by the hooks of a pass that is under way: a pass that starts inside another
+    one (from a user's hook) is the user's affair. `changes`: as for `within_pass`."""
+    return within_pass(hook_sets=() if _PASS.get().running else _PASS.get().hook_sets, **changes)
 
 
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """What is called within the block is not seen by the hooks of a pass that is under way."""
-    with within_pass(hook_sets=() if _PASS.get().running else _PASS.get().hook_sets):
-        yield
+def apart_from_others() -> AbstractContextManager[None]:
+    """A pass of its own, not seen by the hooks of another one that is under way."""
+    return unwatched(running=True)
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------

@@ -104,13 +104,14 @@ def _named_rows(model: Model, logits: Tensor, k: int) -> list[Prediction]:
     """The k most probable outputs of every row of logits [row output], by name."""
     top = logits.float().softmax(-1).topk(min(k, logits.shape[-1]))
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return [list(zip(_names(model, ids), values, strict=True)) for ids, values in rows]
-
-
-def _names(model: Model, ids: Sequence[int]) -> list[str]:
-    if model.task == "classification":
-        return [str(model.hf_model.config.id2label.get(i, i)) for i in ids]
-    return [token_name(model, i, plain=True) for i in ids]
+    tables = []
+    for ids, values in rows:
+        if model.task == "classification":
+            names = [str(model.hf_model.config.id2label.get(number, number)) for number in ids]
+        else:
+            names = [token_name(model, number, plain=True) for number in ids]
+        tables.append(list(zip(names, values, strict=True)))
+    return tables
 
 
 # --- what comes next --------------------------------------------------------------------------------------------------

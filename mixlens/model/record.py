@@ -52,8 +52,16 @@ class Recorder:
 
     def begin(self, parts: LayerParts, x: Tensor) -> None:
         """A layer reads x, [batch pos d]."""
-        if self.chained:
-            _refuse_between(self.written, x, len(self.records))
+        written, layer = self.written, len(self.records)
+        if self.chained and written is not None and x is not written:
+            same = x.data_ptr() == written.data_ptr() and x.shape == written.shape
+            there = written.to(x.device, x.dtype)  # nothing is computed on the way, so the bits are the same
+            if not same and (x.shape != there.shape or not torch.allclose(x, there, rtol=0, atol=0, equal_nan=True)):
+                raise ModelError(  # maps of layers are multiplied as if it did
+                    f"layer {layer + 1} does not read what layer {layer} wrote: something changes the stream between them, "
+                    "such as a hook before a layer. What flows through both layers would be wrong. Remove it, or hook the "
+                    "output of a layer."
+                )
         self.records.append({"parts": parts, "input": self.tensor(x)})
 
     def put(self, name: str, tensor: Tensor) -> None:
@@ -119,18 +127,6 @@ class Recorder:
         # accelerate moves a layer's input when the layer has begun, which is after the input was recorded.
         record["input"] = record["input"].to(record["output"].device)
         return LayerTrace(**{name: value for name, value in record.items() if name in FIELDS})
-
-
-def _refuse_between(written: Tensor | None, x: Tensor, layer: int) -> None:
-    """Refuse a layer that does not read what the layer before it wrote: maps of layers are multiplied as if it did."""
-    if written is None or x is written or (x.data_ptr() == written.data_ptr() and x.shape == written.shape):
-        return
-    there = written.to(x.device, x.dtype)  # nothing is computed on the way, so the bits are the same
-    if x.shape != there.shape or not torch.allclose(x, there, rtol=0, atol=0, equal_nan=True):
-        raise ModelError(
-            f"layer {layer + 1} does not read what layer {layer} wrote: something changes the stream between them, such as "
-            "a hook before a layer. What flows through both layers would be wrong. Remove it, or hook the output of a layer."
-        )
 
 
 def record_hooks(

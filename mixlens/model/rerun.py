@@ -349,9 +349,10 @@ def embedded(
 # --- the head ---------------------------------------------------------------------------------------------------------
 
 
-def outputs(model: Model, encoded: Sequence[Any], *, compare: bool = True) -> Any:
-    """What the stock model returns for a batch. With `compare` its first and its last row must be what they are alone. A text
-    that was traced must be answered as it was then."""
+@door
+def outputs(model: Model, encoded: Sequence[Encoded | Trace], *, compare: bool = True) -> Any:
+    """What the stock model returns for a batch, without recording anything. With `compare` its first and its last row must be
+    what they are alone. A text that was traced must be answered as it was then."""
     rows = Rows(model, len(encoded) if compare else 0)
     output = run(model, model.inputs(encoded), rows.noting())
     rows.compare(output, lambda row, around: run(model, model.inputs([encoded[row]]), around(tuple)))

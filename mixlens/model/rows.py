@@ -59,18 +59,13 @@ class Rows:
 
     def compare(self, output: Any, alone: Callable[[int, Around], Any]) -> None:
         """Run each of the rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`. Refuse
-        where a layer reads or writes something else than in the batch, or where the head puts out something else."""
-        for place, row in enumerate(self.numbers):
-            put_out = alone(row, partial(_around, self.model, *self._hooks_alone(place, self._name(row))))
-            self._compare_heads(output, put_out, row)
-
-    def _hooks_alone(self, place: int, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Hooks of a pass of one row: its layers read what they read in the batch, and what they would have read is compared."""
-        calls = 0
+        where a layer reads or writes something else than in the batch, or where the head puts out something else. In such a
+        pass the layers read what they read in the batch, and what they would have read is compared."""
+        place = calls = 0  # the row's place among those that are compared; layers of its pass that were called
 
         def compared(x: Tensor, both: Tensor, what: str) -> Tensor:
             expected = both[place : place + 1, : x.shape[1]].to(x.device)
-            self.refuse(gap(x.detach(), expected), x, f"{what} of {name}")
+            self.refuse(gap(x.detach(), expected), x, f"{what} of {self._name(self.numbers[place])}")
             return expected
 
         def begin(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -85,7 +80,9 @@ class Rows:
             x = compared(first(output), self.written, "what the last layer writes")
             return (x, *output[1:]) if isinstance(output, tuple) else x
 
-        return begin, end
+        for place, row in enumerate(self.numbers):
+            calls = 0
+            self._compare_heads(output, alone(row, partial(_around, self.model, begin, end)), row)
 
     def compare_row(self, row: int, written: tuple[Tensor, Tensor], put_out: tuple[Any, Any]) -> None:
         """Compare a row of a batch with a pass of that row alone which was made before: what the last layer wrote, and the
@@ -114,8 +111,7 @@ class Rows:
 
     def refuse(self, difference: float, like: Tensor, what: str, *, layers: int = 1) -> None:
         """Refuse a difference that the rounding of so many layers does not explain."""
-        allowed = _allowed(self.model, like, layers)
-        _refuse_infinite(self.model, difference, f"{what} is not finite, in the batch or alone")
+        allowed = _allowed(self.model, like, layers, difference, f"{what} is not finite, in the batch or alone")
         if not difference <= allowed:
             raise RowsError(
                 f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
@@ -140,18 +136,14 @@ def _difference(now: Tensor, seen: Tensor) -> float:
     return finite(float((now.detach().to(seen) - seen).abs().max()) / max(1.0, float(seen.abs().max())))
 
 
-def _refuse_infinite(model: Model, difference: float, told: str) -> None:
-    """Refuse numbers that are not finite in words of their own: no hook is at fault."""
+def _allowed(model: Model, like: Tensor, layers: int, difference: float, told: str) -> float:
+    """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's, in which
+    some norms of a float64 model compute. A difference that is not finite is refused in words of its own: no hook is at fault."""
     if math.isinf(difference):
         raise ModelError(
             f"{told}: the weights hold NaN or infinite numbers, a hook or a module makes them, or {model.dtype} is too narrow. "
             "No number is given."
         )
-
-
-def _allowed(model: Model, like: Tensor, layers: int) -> float:
-    """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's, in which
-    some norms of a float64 model compute."""
     types = [digits_of_products(like, dtype) for dtype in {like.dtype, model.dtype, torch.float32}]
     allowed = max([LAYER_TOLERANCE.get(dtype, TOLERANCE[torch.float32]) for dtype in types])
     if any(holds_eight_bits(parts.output) for parts in model.parts):
@@ -189,8 +181,7 @@ def compare_put_out(trace: Trace, output: Any, row: int = 0) -> None:
 
 def _refuse_changed(trace: Trace, difference: float, like: Tensor, what: str) -> None:
     """Refuse a difference that the rounding of all layers does not explain."""
-    _refuse_infinite(trace.model, difference, f"{what} is not finite")
-    allowed = _allowed(trace.model, like, trace.model.n_layers)
+    allowed = _allowed(trace.model, like, trace.model.n_layers, difference, f"{what} is not finite")
     if not difference <= allowed:
         raise ModelError(
             f"{what} is not what it was when the text was traced (relative gap {difference:.1e}, allowed {allowed:.0e}): the "

@@ -25,15 +25,11 @@ LOGITS = ("logits", "start_logits", "end_logits")
 Each = Callable[[int, LayerTrace], None]
 
 
-def trace(model: Model, *columns: Any, batch_size: int | None) -> Any:
-    """One Trace, or a list of them in the order of the examples. `columns`: the arguments of `Model.encode_all`."""
-    return by_batches(model, *columns, batch_size=batch_size, compute=lambda encoded: model.run_traced(encoded)[0])
-
-
 def by_batches(
     model: Model, *columns: Any, batch_size: int | None, compute: Callable[[Sequence[Encoded]], Sequence[Any]]
 ) -> Any:
-    """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was one."""
+    """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was one.
+    `columns`: the arguments of `Model.encode_all`."""
     encoded, many = model.encode_all(*columns)
     results: dict[int, Any] = {}
     for batch in model.batches(encoded, batch_size):

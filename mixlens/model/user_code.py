@@ -45,21 +45,14 @@ def packages_of(function: Any) -> set[str]:
         function = function.func
     called = function if hasattr(function, "__globals__") else type(function).__call__
     names = [getattr(function, "__module__", None), getattr(called, "__globals__", {}).get("__name__")]
-    return set(map(_package, filter(None, names)))
-
-
-def _package(module: object) -> str:
-    return str(module).partition(".")[0]
+    return {str(name).partition(".")[0] for name in names if name}
 
 
 def is_known(module: nn.Module) -> bool:
-    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything."""
-    return _package(type(module).__module__) in KNOWN_PACKAGES and not _is_patched(module)
-
-
-def _is_patched(module: nn.Module) -> bool:
-    """Has the module a `forward` of its own? A patch of accelerate runs the class's own."""
-    return "forward" in module.__dict__ and HOOK not in module.__dict__
+    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything: a
+    `forward` of its own too. A patch of accelerate runs the class's own."""
+    patched = "forward" in module.__dict__ and HOOK not in module.__dict__
+    return type(module).__module__.partition(".")[0] in KNOWN_PACKAGES and not patched
 
 
 def acts_in(model: Model) -> bool:
@@ -70,7 +63,8 @@ def acts_in(model: Model) -> bool:
 def is_stock(module: nn.Module) -> bool:
     """Is the code of a module and all its parts, and that of hooks on them, of known packages? A class whose `forward` was
     replaced has a function of others. One loop that calls nothing of ours for a module: it is asked in every pass."""
-    functions, kinds = _hooks_of_all(), set()
+    everywhere = [getattr(nn.modules.module, f"_global{name}", {}).values() for name in HOOKS]
+    functions, kinds = list(chain.from_iterable(everywhere)), set()
     for part in modules_of(module):
         held = part.__dict__
         if "forward" in held and HOOK not in held:
@@ -80,17 +74,8 @@ def is_stock(module: nn.Module) -> bool:
             if held[name]:
                 functions += held[name].values()
     functions += [kind.forward for kind in kinds]
-    return {_package(kind.__module__) for kind in kinds} <= KNOWN_PACKAGES and all(map(_is_hooking, functions))
-
-
-def _is_hooking(function: Any) -> bool:
-    """Is the function written in a package whose hooks may act?"""
-    return packages_of(function) <= HOOKING_PACKAGES
-
-
-def _hooks_of_all() -> list[Any]:
-    """Hooks on every module of torch."""
-    return [hook for name in HOOKS for hook in getattr(nn.modules.module, f"_global{name}", {}).values()]
+    known = {kind.__module__.partition(".")[0] for kind in kinds} <= KNOWN_PACKAGES
+    return known and all(packages_of(function) <= HOOKING_PACKAGES for function in functions)
 
 
 # --- attention functions ----------------------------------------------------------------------------------------------

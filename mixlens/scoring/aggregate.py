@@ -147,7 +147,7 @@ def rolled_row(
     for matrix in reversed(layers[:number].unbind()):
         row, factor = _near_one(row @ matrix)
         power = power + factor
-    return _row_of(scores, row.cpu(), float(power), facts, position, number)
+    return _row_of(scores, row.cpu(), position, number, power=float(power), facts=facts)
 
 
 @torch.no_grad()
@@ -187,7 +187,7 @@ def rolled_rows(
     if int(empty):
         raise InputError(ROW_OF_ZEROS)
     found = zip(maps, rows, lengths, written, places, strict=True)
-    return [_row_of(one, row[:n], power, facts, place, depth - 1) for one, row, n, power, place in found]
+    return [_row_of(one, row[:n], place, depth - 1, power=power, facts=facts) for one, row, n, power, place in found]
 
 
 def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,21 +197,18 @@ def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
     return torch.ldexp(row, -power), power
 
 
-def _row_of(scores: Map, row: Tensor, power: float, facts: Mapping[str, Any], position: int, layer: int) -> Attribution:
-    """A row that was divided by 2^power, brought back where it fits."""
-    fits = abs(power) < math.log2(torch.finfo(row.dtype).max) / 2
-    if fits:
-        row = torch.ldexp(row, torch.tensor(int(power)))
-    rolled = {"rollout": {**facts, "rescaled_layers": [] if fits else [layer]}}
-    return _attribution(scores, row.clone(), position, layer, rolled)
-
-
-def _attribution(scores: Map, row: Tensor, position: int, layer: int, info: Mapping[str, Any]) -> Attribution:
-    """One row of a map as a result of its own."""
-    place = {"query": position, "query_token": scores.tokens[position], "layer": layer}
-    return Attribution(
-        row, scores.tokens, scores.method, {**scores.info, **info, **place}, scores.special, scores.words
-    )
+def _row_of(
+    scores: Map, row: Tensor, position: int, layer: int, *, power: float = 0.0, facts: Mapping[str, Any] | None = None
+) -> Attribution:
+    """One row of a map as a result of its own. `facts`: of a rollout, whose row was divided by 2^power: it is brought back where
+    it fits."""
+    rolled: dict[str, Any] = {}
+    if facts is not None:
+        fits = abs(power) < math.log2(torch.finfo(row.dtype).max) / 2
+        row = torch.ldexp(row, torch.tensor(int(power))) if fits else row
+        rolled = {"rollout": {**facts, "rescaled_layers": [] if fits else [layer]}}
+    info = {**scores.info, **rolled, "query": position, "query_token": scores.tokens[position], "layer": layer}
+    return Attribution(row.clone(), scores.tokens, scores.method, info, scores.special, scores.words)
 
 
 # --- flows and sums ---------------------------------------------------------------------------------------------------
@@ -317,7 +314,7 @@ def _layer(layer: int, depth: int) -> int:
 def readout(scores: Map, query: int | str, *, layer: int = -1, keep_special: bool = True) -> Attribution:
     """One row: what position `query` of this layer is made of. Without special tokens: see `without_special`."""
     layer, position = _layer(layer, scores.scores.shape[0]), find(scores.tokens, query)
-    whole = _attribution(scores, scores.scores[layer, position].cpu().clone(), position, layer, {})
+    whole = _row_of(scores, scores.scores[layer, position].cpu(), position, layer)
     return whole if keep_special else without_special(whole)
 
 

@@ -167,19 +167,17 @@ class Batch:
         """One question's row of every tensor of the pass."""
         row, n, run = self.questions.index(question), len(question.trace), self.run
         hidden, weights = (slice(row, row + 1), slice(n)), (slice(row, row + 1), slice(None), slice(n), slice(n))
+        heads = {name: getattr(run.output, name, None) for name in HEADS}
+        where = hidden[:1] if question.model.task == "classification" else hidden
         with torch.enable_grad():
             return Attached(
-                output=self._output(hidden[:1] if question.model.task == "classification" else hidden),
+                output=SimpleNamespace(**{name: logits[where] for name, logits in heads.items() if logits is not None}),
                 word=self._cut(run.word, hidden),
                 summed=self._cut(run.summed, hidden),
                 inputs=tuple(self._cut(layer, hidden) for layer in run.inputs),
                 outputs=tuple(self._cut(layer, hidden) for layer in run.outputs),
                 attention=tuple(self._cut(layer, weights) for layer in run.attention),
             )
-
-    def _output(self, where: tuple[slice, ...]) -> SimpleNamespace:
-        heads = {name: getattr(self.run.output, name, None) for name in HEADS}
-        return SimpleNamespace(**{name: logits[where] for name, logits in heads.items() if logits is not None})
 
     def _cut(self, whole: Tensor, where: tuple[slice, ...]) -> Tensor:
         """A row's part of a tensor; `gradients` later finds the whole tensor by the part's id."""
@@ -192,16 +190,11 @@ class Batch:
         if not all(id(tensor) in self._origins for tensor in tensors):  # not tensors of `row` but functions of them
             return tuple(gradient[0] for gradient in _gradients(question.value, tensors))
         origins = [self._origins[id(tensor)] for tensor in tensors]
-        self._take([whole for _, whole, _ in origins])
-        return tuple(self._gradients[id(whole)][where][0] for _, whole, where in origins)
-
-    def _take(self, tensors: Sequence[Tensor]) -> None:
-        """Take the gradients of tensors of the batch that were not taken yet, and store them for the other
-        questions."""
-        wholes = {id(whole): whole for whole in tensors if id(whole) not in self._gradients}
+        wholes = {id(whole): whole for _, whole, _ in origins if id(whole) not in self._gradients}
         if wholes:
             total = torch.stack([question.value for question in self.questions]).sum()
             self._gradients |= zip(wholes, _gradients(total, [*wholes.values()]), strict=True)
+        return tuple(self._gradients[id(whole)][where][0] for _, whole, where in origins)
 
 
 def share_passes(questions: Sequence[Question]) -> None:
