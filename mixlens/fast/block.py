@@ -24,13 +24,13 @@ from ..layer.identities import Identity
 from ..layer.norms import Chain, FrozenNorm
 from ..layer.weights import asked_weight, input_dtype, is_plain, linear_bias, linear_weight
 from ..model.attention import attention_of, attention_weights, repeat_heads
-from ..model.kept import Used
+from ..model.kept import Used, module_state
 from ..model.offload import is_away
 from ..types import LayerTrace
 from . import loops
 from .norms import known_norm, name_of, stacked_norm
 from .parts import Parts
-from .probes import changes_of, is_countable
+from .probes import changes_of
 from .zeroing import FirstProduct, first_product, moved_without_each
 
 ASKED_KEPT = 1 << 28  # numbers of the answers that are kept: a gigabyte
@@ -150,13 +150,12 @@ class Block(plain_layer.Block):
         """W_O by head, [head e d]"""
         heads, e = self.values.shape[-3], self.values.shape[-1]
         modules, like = [layer.parts.output for layer in self.layers], self.layer.input
+        if not self.several:
+            return self.linear_weight(modules[0], heads * e, like).view(heads, e, -1)
 
         def make() -> Tensor:
-            each = [self.linear_weight(module, heads * e, like).view(heads, e, -1) for module in modules]
-            return torch.stack(each) if self.several else each[0]
+            return torch.stack([self.linear_weight(one, heads * e, like).view(heads, e, -1) for one in modules])
 
-        if not self.several:
-            return make()
         return self.beside(self.kept("projections", (), make) if self.countable else make(), 3)
 
     @cached_property
@@ -171,12 +170,9 @@ class Block(plain_layer.Block):
         norms, dtype = {}, self.layer.input.dtype
         for place in filter(self.has, PLACES):
             modules = [getattr(layer.parts, place) for layer in self.layers]
-            each = list(map(self.frozen, modules))
+            each = [known_norm(self.store, module, self.x, dtype, self.used) for module in modules]
             norms[place] = stacked_norm(self.store, modules, each, dtype, self.used) if self.several else each[0]
         return norms
-
-    def frozen(self, module: nn.Module) -> FrozenNorm:
-        return known_norm(self.store, module, self.x, self.layer.input.dtype, self.used)
 
     def folded(self, chain: Chain) -> Tensor:
         """W_O by head with a chain's norms put in, [... head e d]: the same for every input, so it is kept."""
@@ -203,7 +199,8 @@ class Block(plain_layer.Block):
     @cached_property
     def countable(self) -> bool:
         """Are the output projections plain modules, here, whose changes torch counts? Only of such ones is anything kept."""
-        return all(is_countable(layer.parts.output) for layer in self.layers)
+        modules = [layer.parts.output for layer in self.layers]
+        return all(is_plain(one) and not is_away(one) and module_state(one) is not None for one in modules)
 
     def kept(self, kind: str, name: tuple[int, ...], make: Callable[[], _T]) -> _T:
         """What is made of the output projections and a chain with this name, once as long as they stay what they are."""
@@ -310,13 +307,10 @@ class Block(plain_layer.Block):
         return {place: norm.with_reciprocal(self.read(place)) for place, norm in self.norms.items()}
 
     def chain(self, stage: str) -> Chain:
-        if stage not in self.chains:
-            self.chains[stage] = super().chain(stage)
-        return self.chains[stage]
-
-    @cached_property
-    def chains(self) -> dict[str, Chain]:
-        return {}
+        chains: dict[str, Chain] = vars(self).setdefault("chains", {})
+        if stage not in chains:
+            chains[stage] = super().chain(stage)
+        return chains[stage]
 
     @cached_property
     def part_lengths(self) -> dict[tuple[int, ...], tuple[Chain, Tensor]]:

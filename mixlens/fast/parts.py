@@ -78,6 +78,4 @@ class Parts(plain_layer.Parts):
         """All norms, the branch's first, as the loops take them: gamma as it broadcasts, and whether the mean is subtracted."""
         return [(norm.gamma_beside(self.block.x), norm.centred) for norm in (*self.chain.branch, *self.chain.stream)]
 
-    @cached_property
-    def reciprocals(self) -> tuple[Tensor, Tensor]:
-        return super().reciprocals
+    reciprocals = cached_property(plain_layer.Parts.reciprocals.fget)  # type: ignore[attr-defined]

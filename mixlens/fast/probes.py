@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..base.rounding import SAME_ANSWER, working_dtype
-from ..layer.weights import is_plain
-from ..model.kept import Used, answer_of, module_state
-from ..model.offload import is_away
+from ..model.kept import Used, answer_of
 from . import loops
-
-
-def is_countable(module: nn.Module) -> bool:
-    """Is this a plain module, here, whose changes torch counts? Only of such ones is anything kept."""
-    return is_plain(module) and not is_away(module) and module_state(module) is not None
 
 
 def changes_of(used: Used, like: Tensor) -> list[Tensor]:

@@ -121,18 +121,14 @@ class Identities:
 
     def tolerance(self, identity: str) -> float:
         """What rounding may do. A norm that computes in float32 inside a float64 model is judged as float32."""
-        dtype = torch.float32 if self._is_coarse(identity) else self.layer.input.dtype
+        norms = [getattr(self.modules, place, None) for place in NORMS_OF.get(identity, (identity,))]
+        coarse = any(norm is not None and self.rounds_inside(norm, self.x) for norm in norms)
+        dtype = torch.float32 if coarse else self.layer.input.dtype
         dtype = digits_of_products(self.x, dtype)
         allowed, roundings = (LAYER_TOLERANCE, LAYER_ROUNDINGS) if identity == "layer" else (TOLERANCE, ROUNDINGS)
         if dtype in HALF and holds_eight_bits(self.modules.output):
             return max(allowed[dtype], EIGHT_BITS * roundings)
         return allowed[dtype]
-
-    def _is_coarse(self, identity: str) -> bool:
-        """Does a norm that this identity goes through compute in float32 inside a float64 model?"""
-        places = NORMS_OF.get(identity, (identity,))
-        norms = (getattr(self.modules, place, None) for place in places)
-        return any(norm is not None and self.rounds_inside(norm, self.x) for norm in norms)
 
     def rounds_inside(self, module: nn.Module, u: Tensor) -> bool:
         """Does a module of a float64 model compute in float32? Then it does not notice a change of 1e-10 in every other feature.

@@ -25,16 +25,14 @@ def is_hooked(module: nn.Module) -> bool:
 
 def is_plain(module: nn.Module) -> bool:
     """A linear module that nobody changed: its weights may be read, once they are `at_hand`."""
-    if not _is_linear(module) or is_hooked(module) or not is_known(module):
+    kind = type(module)
+    linear = kind is nn.Linear or (
+        kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+    )  # GPT-2's
+    if not linear or is_hooked(module) or not is_known(module):
         return False
     weight = module._parameters.get("weight")  # of a class of its own it would be quantised
     return type(weight) is nn.Parameter and weight.is_floating_point()
-
-
-def _is_linear(module: nn.Module) -> bool:
-    """Is it of torch's linear class, or of the one that transformers has for GPT-2?"""
-    kind = type(module)
-    return kind is nn.Linear or (kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils")
 
 
 def linear_bias(module: nn.Module, width: int, like: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ class Call:
         return self.function(*args, **kwargs)
 
     def stock(self) -> Any:
-        """As torch does it, forward and back."""
+        """As torch does it, forward and back: right for what is linear in its one operand."""
         return self.function(*self.args, **self.kwargs)
 
     def ruled(self, rule: Rule) -> Tensor:
@@ -232,11 +232,6 @@ def composed(module: nn.Module, examples: Iterable[Any]) -> list[nn.Module]:
 def named(handler: Handler, names: str) -> dict[str, Handler]:
     """One handler for several functions."""
     return dict.fromkeys(names.split(), handler)
-
-
-def stock(call: Call) -> Any:
-    """Torch's gradient: right for what is linear in its one operand."""
-    return call.stock()
 
 
 def send_back(compute: Callable[..., Tensor], operands: Sequence[Tensor], arriving: Tensor) -> tuple[Tensor, ...]:

@@ -21,7 +21,7 @@ from ..model.rerun import compare_rows
 from ..scoring.completeness import completeness
 from ..scoring.questions import Question
 from ..scoring.registry import attribution
-from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back, stock
+from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
 from ._baselines import baseline_run
 
 PAPER = "Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences"
@@ -215,7 +215,7 @@ def norm(*, centred: bool) -> Handler:
 
 DEEPLIFT = Book(
     functions={
-        **named(stock, "add sub rsub neg mean sum cumsum"),
+        **named(Call.stock, "add sub rsub neg mean sum cumsum"),
         **named(
             product, "mul matmul bmm mm mv dot inner outer einsum linear addmm baddbmm addbmm bilinear conv1d conv2d"
         ),

@@ -70,23 +70,19 @@ class Line:
         between = self.b.to(self.change.dtype) + points.to(self.change)[:, None, None] * self.change
         return between.to(self.x.dtype)
 
-    def target(self, between: Tensor) -> Tensor:
-        """The target's number for each of several inputs, [t]."""
-        return run_at(self.question, self.place, between)[1]
-
     def value(self, point: float) -> float:
         """The target's number at one point."""
         if point not in self.values:
             end = {0.0: self.b, 1.0: self.x}.get(point)
             between = self.at(torch.tensor([point], dtype=torch.float64)) if end is None else end
-            self.values[point] = float(self.target(between)[0].detach())
+            self.values[point] = float(run_at(self.question, self.place, between)[1][0].detach())
         return self.values[point]
 
     def gradients(self, points: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """d target / d x, [t pos d], and the target, [t], at points of the line, one chunk of them after the other."""
         for chunk in points.split(self.chunk):
             between = self.at(chunk).requires_grad_()
-            value = self.target(between)
+            value = run_at(self.question, self.place, between)[1]
             (gradient,) = torch.autograd.grad(value.sum(), [between])
             yield gradient.to(self.change), value.detach().cpu().double()
 

@@ -25,8 +25,9 @@ from torch import Tensor
 from ..base.rounding import working_dtype
 from ..model.offload import refuse_packed
 from ..model.rerun import Attached
+from ..model.rows import compare_put_out, compare_written
 from ..scoring.completeness import completeness
-from ..scoring.questions import Question, compare_pass
+from ..scoring.questions import Question
 from ..scoring.registry import attribution
 from ..scoring.targets import Target
 from ._backward_rules import Book, Call, Handler, composed, named, rules, send_back
@@ -238,7 +239,8 @@ def relevance(question: Question, book_name: str, inputs: dict[str, Any]) -> tup
     with model.lock, rules(RULES[book_name], model.hf_model, activations) as block:
         run = model.run_attached(inputs)
     if inputs is question.inputs:
-        compare_pass(question.trace, run)
+        compare_written(question.trace, -1, run.outputs[-1][0])
+        compare_put_out(question.trace, run.output)
     attention, totals = started_at(run, target, target.ids)
     if target.foil is not None:
         attention = [r - foil for r, foil in zip(attention, started_at(run, target, (target.foil,))[0], strict=True)]

@@ -67,7 +67,7 @@ def encode(model: Model, text: Text) -> Encoded:
 
         encoded = encode_chat(model, text)
     else:
-        encoded = _encoded(model, _example(text))
+        encoded = _encoded(model, text)
     count = getattr(model.hf_model.get_input_embeddings(), "num_embeddings", model.hf_model.config.vocab_size)
     number = max(encoded.input_ids)
     if number >= count:  # a token that was added to the tokenizer and not to the model
@@ -79,33 +79,8 @@ def encode(model: Model, text: Text) -> Encoded:
     return encoded
 
 
-def _encoded(model: Model, example: Example) -> Encoded:
-    fast = bool(getattr(model.tokenizer, "is_fast", False))
-    options = {"return_special_tokens_mask": True, "return_offsets_mapping": fast, "verbose": False}
-    coded = model.tokenizer(example.text, example.pair, **options)
-    ids, types = tuple(map(int, coded["input_ids"])), coded.get("token_type_ids")
-    if not ids:
-        raise InputError(f"the tokenizer finds no token in {example.text!r}.")
-    names = model.tokens(ids)
-    places: dict[str, Any] = {"words": None}
-    if fast:
-        offsets, sequences = tuple(map(tuple, coded["offset_mapping"])), tuple(coded.sequence_ids(0))
-        words = group_words((example.text, example.pair), offsets, sequences, names)
-        places = {"words": words, "offsets": offsets, "sequences": sequences}
-    return Encoded(
-        input_ids=ids,
-        attention_mask=(1,) * len(ids),
-        token_type_ids=None if types is None else tuple(types),
-        tokens=names,
-        special=special_among(model, ids),
-        text=example.text,
-        pair=example.pair,
-        **places,
-    )
-
-
-def _example(text: str | Example | tuple[str, str]) -> Example:
-    """The text as an Example, refused where no tokenizer could read it."""
+def _encoded(model: Model, text: str | Example | tuple[str, str]) -> Encoded:
+    """A text, or one and its pair, refused where no tokenizer could read it."""
     if isinstance(text, tuple) and len(text) != 2:
         raise InputError(f"a tuple is a text and its pair, not {len(text)} things.")
     if not isinstance(text, Example):
@@ -116,7 +91,28 @@ def _example(text: str | Example | tuple[str, str]) -> Example:
         raise InputError("the text holds half a character (a lone surrogate), which is no text.")
     if not text.text.strip():
         raise InputError("the text is empty. Give at least one word.")
-    return text
+    fast = bool(getattr(model.tokenizer, "is_fast", False))
+    options = {"return_special_tokens_mask": True, "return_offsets_mapping": fast, "verbose": False}
+    coded = model.tokenizer(text.text, text.pair, **options)
+    ids, types = tuple(map(int, coded["input_ids"])), coded.get("token_type_ids")
+    if not ids:
+        raise InputError(f"the tokenizer finds no token in {text.text!r}.")
+    names = model.tokens(ids)
+    places: dict[str, Any] = {"words": None}
+    if fast:
+        offsets, sequences = tuple(map(tuple, coded["offset_mapping"])), tuple(coded.sequence_ids(0))
+        words = group_words((text.text, text.pair), offsets, sequences, names)
+        places = {"words": words, "offsets": offsets, "sequences": sequences}
+    return Encoded(
+        input_ids=ids,
+        attention_mask=(1,) * len(ids),
+        token_type_ids=None if types is None else tuple(types),
+        tokens=names,
+        special=special_among(model, ids),
+        text=text.text,
+        pair=text.pair,
+        **places,
+    )
 
 
 def special_among(model: Model, ids: Sequence[int]) -> tuple[bool, ...]:

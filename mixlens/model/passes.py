@@ -80,33 +80,23 @@ class Pass:
 
 
 NO_PASS = Pass()
-_PASS: ContextVar[Pass] = ContextVar("mixlens_pass", default=NO_PASS)
-
-
-def current_pass() -> Pass:
-    """The pass that is under way in this thread."""
-    return _PASS.get()
+PASS: ContextVar[Pass] = ContextVar("mixlens_pass", default=NO_PASS)
 
 
 @contextmanager
 def within_pass(**changes: Any) -> Iterator[None]:
     """The pass under way with some fields changed, for the length of the block."""
-    token = _PASS.set(replace(_PASS.get(), **changes))
+    token = PASS.set(replace(PASS.get(), **changes))
     try:
         yield
     finally:
-        _PASS.reset(token)
+        PASS.reset(token)
 
 
 def unwatched(**changes: Any) -> AbstractContextManager[None]:
     """What is called within the block is not seen by the hooks of a pass that is under way: a pass that starts inside another
-    one (from a user's hook) is the user's affair. `changes`: as for `within_pass`."""
-    return within_pass(hook_sets=() if _PASS.get().running else _PASS.get().hook_sets, **changes)
-
-
-def apart_from_others() -> AbstractContextManager[None]:
-    """A pass of its own, not seen by the hooks of another one that is under way."""
-    return unwatched(running=True)
+    one (from a user's hook, `running`) is a pass of its own. `changes`: as for `within_pass`."""
+    return within_pass(hook_sets=() if PASS.get().running else PASS.get().hook_sets, **changes)
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
@@ -116,7 +106,7 @@ def apart_from_others() -> AbstractContextManager[None]:
 def hooks(entries: Sequence[Hook]) -> Iterator[None]:
     """Register hooks that act on what this block calls, in this thread, and take them off whatever happens."""
     hook_set, handles = object(), []
-    with within_pass(hook_sets=(*_PASS.get().hook_sets, hook_set)):
+    with within_pass(hook_sets=(*PASS.get().hook_sets, hook_set)):
         try:
             for module, when, hook in entries:
                 acting = _acting_in(hook_set, hook)
@@ -133,7 +123,7 @@ def _acting_in(hook_set: object, hook: Callable[..., Any]) -> Callable[..., Any]
     """The hook, silent where its set does not act."""
 
     def acting(*args: Any) -> Any:
-        return hook(*args) if hook_set in _PASS.get().hook_sets else None
+        return hook(*args) if hook_set in PASS.get().hook_sets else None
 
     setattr(acting, WATCHING, True)
     return acting

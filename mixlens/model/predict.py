@@ -13,7 +13,7 @@ from ..base.errors import InputError, is_integer
 from ..types import LayersOf, LayerTrace, Prediction, Trace
 from .attention import looks_ahead
 from .encode import Encoded
-from .passes import apart_from_others, evaluating, within_pass
+from .passes import evaluating, unwatched, within_pass
 from .vocabulary import token_name
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _written(model: Model, starts: Sequence[Encoded | Trace], count: int) -> lis
     longest = max(len(start.input_ids) for start in starts)
     ids = [[model.pad_id] * (longest - len(start.input_ids)) + list(start.input_ids) for start in starts]
     mask = [[0] * (longest - len(start.input_ids)) + list(start.attention_mask) for start in starts]
-    with model.lock, apart_from_others(), evaluating(model.hf_model), within_pass(recorder=None):
+    with model.lock, unwatched(running=True), evaluating(model.hf_model), within_pass(recorder=None):
         written = model.hf_model.generate(
             input_ids=torch.tensor(ids, device=model.device),
             attention_mask=torch.tensor(mask, device=model.device),

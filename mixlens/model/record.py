@@ -158,7 +158,12 @@ def record_hooks(
 
     for one in parts:
         if begin:
-            note(one.layer, "before", "begin", _beginning(one, recorder))
+            note(
+                one.layer,
+                "before",
+                "begin",
+                lambda module, args, kwargs, one=one: recorder.begin(one, hidden_argument(args, kwargs)),
+            )
         note_output(one.output, "attention_output")
         note_output(one.mlp_down, "mlp_output")
         note_output(one.layer, "output")
@@ -173,11 +178,6 @@ def record_hooks(
     for layer in by_layer(parts).values() if recorder.each is not None else ():
         note(layer.layer, "after", "leave", recorder.leave)
     return list(distinct.values())
-
-
-def _beginning(parts: LayerParts, recorder: Recorder) -> Callable[..., None]:
-    """The hook that begins the record of a layer."""
-    return lambda module, args, kwargs: recorder.begin(parts, hidden_argument(args, kwargs))
 
 
 def _weights_in(output: Any, module: nn.Module, configs: Sequence[Any]) -> Tensor:

@@ -198,23 +198,21 @@ def _run_attached(
 ) -> Attached:
     recorder = Recorder(tuple(inputs["input_ids"].shape), attached=True, change=change)
     embeddings: dict[str, Tensor] = {}
-
-    def swapped(here: str | int, tensor: Tensor) -> Tensor:
-        return value if value is not None and place == here else tensor
+    replaced = {} if value is None else {place: value}
 
     def enter_word(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         if "word" in embeddings:
             return None
-        word = swapped("word", output.detach())
+        word = replaced.get("word", output.detach())
         embeddings["word"] = word if word.requires_grad else word.requires_grad_()
         return embeddings["word"]
 
     def enter_norm(module: nn.Module, args: Any, kwargs: Any) -> Any:
-        embeddings["sum"] = swapped("sum", args[0])
+        embeddings["sum"] = replaced.get("sum", args[0])
         return (embeddings["sum"], *args[1:]), kwargs
 
     def enter_layer(module: nn.Module, args: Any, kwargs: Any) -> Any:
-        x = swapped(len(recorder.records), hidden_argument(args, kwargs))
+        x = replaced.get(len(recorder.records), hidden_argument(args, kwargs))
         recorder.begin(by_layer(model.parts)[id(module)], x)
         return with_hidden(args, kwargs, x)
 

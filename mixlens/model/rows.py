@@ -80,8 +80,8 @@ class Rows:
             x = compared(first(output), self.written, "what the last layer writes")
             return (x, *output[1:]) if isinstance(output, tuple) else x
 
-        for place, row in enumerate(self.numbers):
-            calls = 0
+        for row in self.numbers:
+            place, calls = self.numbers.index(row), 0
             self._compare_heads(output, alone(row, partial(_around, self.model, begin, end)), row)
 
     def compare_row(self, row: int, written: tuple[Tensor, Tensor], put_out: tuple[Any, Any]) -> None:

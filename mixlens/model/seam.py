@@ -20,10 +20,9 @@ from ..base.rounding import EPS, HALF, LAYER_TOLERANCE, TOLERANCE, gap
 from .attention import attention_weights, repeat_heads
 from .parts import by_layer, layer_parts, modules_of
 from .passes import (
+    PASS,
     Hook,
-    apart_from_others,
     call,
-    current_pass,
     evaluating,
     first,
     hidden_argument,
@@ -82,11 +81,11 @@ def _attention(
     for name in UNKNOWN:
         if options.get(name) is not None:
             raise ModelError(f"{type(module).__name__} adds {name} to its attention, which mixlens does not model yet.")
-    if not current_pass().capped:
+    if not PASS.get().capped:
         options.pop("softcap", None)
     softcap, scaling = options.get("softcap"), options.get("scaling")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    recorder = current_pass().recorder
+    recorder = PASS.get().recorder
     if recorder is not None:
         recorder.put_attention(query, key, value, attention_mask, scaling, softcap)
     # The fast kernel cannot cap logits, nor show or change its weights; for float32 on a GPU there is none.
@@ -154,7 +153,7 @@ def our_attention(model: Model) -> AbstractContextManager[None]:
     if model.family.attention is not None:
         return nullcontext()
     if any(config._attn_implementation == REGISTERED for config in model.configs):  # a pass inside a pass
-        return registered_attention(model.configs, capped=current_pass().capped)
+        return registered_attention(model.configs, capped=PASS.get().capped)
     functions = implementation(model)
     for proven, capped in model.proven_attention:
         if proven == functions:
@@ -166,8 +165,8 @@ def our_attention(model: Model) -> AbstractContextManager[None]:
 
 def prove_foreign(model: Model, inputs: Mapping[str, Any]) -> None:
     """Compare foreign attention with ours on these inputs; nothing where the attention is transformers' own."""
-    if model.family.attention is None and not current_pass().running and foreign_functions(model):
-        with model.lock, apart_from_others(), evaluating(model.hf_model):
+    if model.family.attention is None and not PASS.get().running and foreign_functions(model):
+        with model.lock, unwatched(running=True), evaluating(model.hf_model):
             prove(model, inputs)
 
 
@@ -271,7 +270,7 @@ def run(
     `entries` gives the hooks: it is called when the modules that the model has now are known. `recorder` gets what attention
     reads.
     """
-    with suppress(Done), model.lock, apart_from_others(), evaluating(model.hf_model, gradients=gradients):
+    with suppress(Done), model.lock, unwatched(running=True), evaluating(model.hf_model, gradients=gradients):
         refuse_changed(model)
         parts = layer_parts(model.hf_model.base_model, model.family, model.kept)
         if parts != model.parts:  # a module was replaced since the model was loaded

@@ -61,10 +61,9 @@ def run_traced(
             f"{count} layers were seen at {model.family.layers!r}, the configuration says {model.n_layers}. "
             f"The family entry {model.family.name!r} names the wrong layers."
         )
-    info = _info(started, recorder.shape) | {"dtype": model.dtype}
-    if each is not None:
-        info["causal"] = recorder.causal
-    return _slices(model, encoded, layers, output, info), recorder.records
+    causal = {} if each is None else {"causal": recorder.causal}
+    traces = _slices(model, encoded, layers, output, started, recorder.shape, dtype=model.dtype, **causal)
+    return traces, recorder.records
 
 
 def run_replayed(
@@ -96,7 +95,7 @@ def run_replayed(
     if replayed is None:
         return None
     output, computed, causal = replayed
-    return _slices(model, encoded, [], output, _info(started, shape) | {"causal": causal}), computed
+    return _slices(model, encoded, [], output, started, shape, causal=causal), computed
 
 
 def _recorded(
@@ -114,18 +113,17 @@ def _recorded(
     return {name: getattr(output, name, None) for name in LOGITS}, recorder.records[:]
 
 
-def _info(started: float, shape: Sequence[int]) -> dict[str, Any]:
-    return {"forward_seconds": time.perf_counter() - started, "batch": shape[0], "padded_to": shape[1]}
-
-
 def _slices(
     model: Model,
     encoded: Sequence[Encoded],
     layers: Sequence[LayerTrace],
     output: Mapping[str, Any],
-    info: Mapping[str, Any],
+    started: float,
+    shape: Sequence[int],
+    **facts: Any,
 ) -> list[Trace]:
     """The traces of a batch, one for each example, padding cut off."""
+    info = {"forward_seconds": time.perf_counter() - started, "batch": shape[0], "padded_to": shape[1], **facts}
     traces = []
     for row, one in enumerate(encoded):
         logits, predicts = _logits_of(model, one, row, output)

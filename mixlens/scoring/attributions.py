@@ -24,7 +24,7 @@ from .provenance import provenance
 from .questions import Batch, Question, share_passes
 from .registry import ATTRIBUTIONS, AttributionMethod, Method, Scored, attribution, methods, refuse_all_heads, seek
 from .registry import known_attributions as known
-from .sequences import followed, own_prediction, usual_score
+from .sequences import OWN, followed, usual_score
 from .targets import TargetName, resolve
 
 __all__ = [
@@ -153,12 +153,11 @@ def question_of(trace: Trace, method: AttributionMethod, aim: Aim) -> Question:
         raise InputError(
             f"{method.id!r} explains a position, not a class or token: it takes query=, not target=, foil= or label=."
         )
-    place = target.positions[0] if target and target.positions else _position(trace, aim.query)
+    if target and target.positions:
+        place = target.positions[0]
+    else:
+        place = trace.query if aim.query is None else find(trace.tokens, aim.query)
     return Question(trace, target, None if layer is None else layer % (depth + 1), place, user_query=aim.query, mix=mix)
-
-
-def _position(trace: Trace, query: int | str | None) -> int:
-    return trace.query if query is None else find(trace.tokens, query)
 
 
 # --- how it is answered -----------------------------------------------------------------------------------------------
@@ -224,6 +223,7 @@ def _answers(method: AttributionMethod, arguments: Mapping[str, Any], questions:
 def _answer(method: AttributionMethod, arguments: Mapping[str, Any], question: Question) -> Attribution:
     """The scores of one question, checked, and what they rest on."""
     trace, target, name = question.trace, question.resolved, method.id
+    own = trace.info.get(OWN)  # of the text itself, also where tokens of a target stand behind it
     with through_quantized(trace.model, name):
         returned = method.function(question, **arguments)
     scores, extra = returned if isinstance(returned, tuple) else (returned, {})
@@ -245,7 +245,7 @@ def _answer(method: AttributionMethod, arguments: Mapping[str, Any], question: Q
         "query": question.query,
         "query_token": trace.tokens[question.query],
         "at_layer": question.layer,
-        "prediction": own_prediction(trace),
+        "prediction": trace.prediction() if own is None else own,
         **notices_in(trace, question.user_query),
     }
     return Attribution(scores, trace.tokens, name, {**info, **extra}, trace.special, trace.words)
@@ -259,7 +259,8 @@ def row_of_map(
     For callers that have the map at hand: `attribute(trace, scores.method, ...)` would make it once more.
     """
     refuse_all_heads(scores.method, scores.info.get("options") or {})
-    row = rolled_row(scores, _position(trace, query), layer=-1 if layer is None else layer, convention=rollout)
+    place = trace.query if query is None else query
+    row = rolled_row(scores, place, layer=-1 if layer is None else layer, convention=rollout)
     info = {**row.info, "prediction": trace.prediction(), **notices_in(trace, query)}
     return Attribution(row.scores, row.tokens, scores.method, info, row.special, row.words)
 

@@ -129,12 +129,6 @@ class Question:
         return torch.cat(found)
 
 
-def compare_pass(trace: Trace, run: Attached, row: int = 0) -> None:
-    """Refuse a pass of a traced text, a row of a batch, that is not what the trace recorded."""
-    compare_written(trace, -1, run.outputs[-1][row, : len(trace)])
-    compare_put_out(trace, run.output, row)
-
-
 class Batch:
     """Questions that share one forward and one backward pass.
 
@@ -160,7 +154,8 @@ class Batch:
         model, traces = self.questions[0].model, [question.trace for question in self.questions]
         run = model.run_attached(model.inputs(traces))
         for row, trace in enumerate(traces):
-            compare_pass(trace, run, row)
+            compare_written(trace, -1, run.outputs[-1][row, : len(trace)])
+            compare_put_out(trace, run.output, row)
         return run
 
     def row(self, question: Question) -> Attached:

@@ -214,7 +214,9 @@ def moved(target: Target, away: Collection[int]) -> Target:
 def _rows(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement) -> list[Row]:
     """The inputs of the model for each changed text."""
     if replacement == "delete":
-        return [_without(trace, set(positions)) for positions in gone]
+        whole = _inputs(trace).items()
+        kept = [[i for i in range(len(trace)) if i not in set(positions)] for positions in gone]
+        return [{name: None if row is None else [row[i] for i in places] for name, row in whole} for places in kept]
     if replacement == "infill" or isinstance(replacement, Infill):
         return _infilled(trace, gone, replacement)
     if isinstance(replacement, int):
@@ -230,12 +232,6 @@ def _rows(trace: Trace, gone: Sequence[Sequence[int]], replacement: Replacement)
             )
         token = filler
     return [_replaced(trace, dict.fromkeys(positions, token)) for positions in gone]
-
-
-def _without(trace: Trace, positions: set[int]) -> Row:
-    """The inputs of the model without the tokens at these positions."""
-    rest = [i for i in range(len(trace)) if i not in positions]
-    return {name: None if values is None else [values[i] for i in rest] for name, values in _inputs(trace).items()}
 
 
 def _replaced(trace: Trace, tokens: dict[int, int]) -> Row:

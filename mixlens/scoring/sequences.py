@@ -10,7 +10,7 @@ from ..base.errors import InputError, is_text
 from ..model.encode import Encoded
 from ..model.model import Model
 from ..model.vocabulary import CONTINUES, pieces_of
-from ..types import Prediction, Trace
+from ..types import Trace
 from .continuing import Continuation
 from .targets import GIVEN, pieces_meant
 
@@ -32,12 +32,6 @@ def followed(trace: Trace, target: Any) -> Trace:
     special = (*trace.special, *whole.special[len(trace) :])
     facts = {**whole.info, GIVEN: len(pieces) - 1, OWN: trace.prediction()}
     return replace(whole, text=trace.text, pair=trace.pair, words=words, special=special, info=facts)
-
-
-def own_prediction(trace: Trace) -> Prediction:
-    """What the model predicts after the text itself, also where tokens of a target stand behind it."""
-    found: Prediction | None = trace.info.get(OWN)
-    return trace.prediction() if found is None else found
 
 
 def usual_score(model: Model, target: Any, score: str) -> str:

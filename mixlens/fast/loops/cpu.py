@@ -33,7 +33,11 @@ def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, sh
     compiled = _compiled()
     out = y.new_empty(*leading, queries, keys)
     scratch = y.new_empty(threads * getattr(compiled, f"nearer_scratch_{suffix}")(_long(heads), _long(width)))
-    vectors, strides = _strided(vectors)
+    # Examples and heads may lie in any order; keys and features are made neighbours.
+    if vectors.dim() > 4 or vectors.stride()[-2:] != (width, 1):
+        vectors = vectors.contiguous()
+    step = vectors.stride()
+    strides = heads * keys * width if vectors.dim() > 4 else step[-4] if vectors.dim() == 4 else 0, step[-3]
     attention, reciprocal, y = (one.contiguous() for one in (attention, reciprocal, y))  # held until the call is over
     getattr(compiled, f"nearer_{suffix}")(
         *map(_long, (out[..., 0, 0].numel(), heads, queries, keys, width)),
@@ -45,17 +49,6 @@ def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, sh
         ctypes.c_int(threads),
     )
     return out
-
-
-def _strided(vectors: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Vectors [... head key d] and the strides of examples and of heads, which may lie in any order; keys and features are made
-    neighbours."""
-    heads, keys, width = vectors.shape[-3:]
-    if vectors.dim() > 4:
-        return vectors.contiguous(), (heads * keys * width, keys * width)
-    if vectors.stride()[-2:] != (width, 1):
-        vectors = vectors.contiguous()
-    return vectors, (vectors.stride()[-4] if vectors.dim() == 4 else 0, vectors.stride()[-3])
 
 
 def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
