@@ -100,7 +100,7 @@ def why(
     same = sum(one.same_first == len(reasons) for one in readings)
     total = sum(map(abs, lead.scores))
     held = sum(abs(score) for score, word in zip(lead.scores, words, strict=True) if word.special)
-    certainty = rules.certainty(case.probability)
+    certainty = "sure" if case.probability >= rules.LEANS else "leans"
     labels = model.hf_model.config.id2label if model.task.endswith("classification") else None
     answer = Why(
         model=model_name(model),

@@ -101,7 +101,7 @@ def explain(
 ) -> None:
     """Which input tokens the prediction rests on, by any method of `mixlens methods`."""
     started = time.perf_counter()
-    from ..scoring.maps import timed
+    from ..base.budget import setting
     from ..show.text import compare_view, console
     from .scores import Explanation, by_word, traced
 
@@ -133,7 +133,7 @@ def explain(
     lens, seconds = loading.timed_load(model)
     shown_layer = None if map_ is None else layer_index(lens, map_)
     seconds = {"load and check": time.perf_counter() - started, "import": imported, **seconds}
-    with group.working(), timed():
+    with group.working(), setting(timing=True):
         results: Any
         if writing.asked:
             results = writing.generated(lens, source, request, (target, foil, score), keep_special=not no_special)

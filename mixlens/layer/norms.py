@@ -123,13 +123,6 @@ class Chain:
         """The numerators of the stream's norms on the residual, without their scales."""
         return numerators(self.stream, x)
 
-    @property
-    def part_reciprocal(self) -> Tensor | None:
-        """What a part is multiplied by, [... query]; None: one."""
-        if self.branch_reciprocal is None or self.stream_reciprocal is None:
-            return self.stream_reciprocal if self.branch_reciprocal is None else self.branch_reciprocal
-        return self.branch_reciprocal * self.stream_reciprocal
-
 
 def numerators(norms: Sequence[FrozenNorm], z: Tensor) -> Tensor:
     """The numerators of all norms, one after the other."""

@@ -67,6 +67,6 @@ class Parts:
     @property
     def reciprocals(self) -> tuple[Tensor, Tensor]:
         """What the chain multiplies a part by, 1 / p_i, and the residual, 1 / r_i, [... pos]."""
-        one = torch.ones_like(self.block.x[..., 0])
-        part, stream = self.chain.part_reciprocal, self.chain.stream_reciprocal
-        return one if part is None else part, one if stream is None else stream
+        branch, stream = self.chain.branch_reciprocal, self.chain.stream_reciprocal
+        stream = torch.ones_like(self.block.x[..., 0]) if stream is None else stream
+        return stream if branch is None else branch * stream, stream

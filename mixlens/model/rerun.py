@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..base.doors import door
 from ..base.errors import InputError
+from ..base.rounding import gap
 from ..types import Trace
 from .attention import attention_of, repeat_heads
 from .encode import Encoded
@@ -182,10 +183,13 @@ def run_attached(
 
 
 def compare_rows(model: Model, run: Attached, alone: Sequence[Attached]) -> None:
-    """Refuse a batch whose rows are not what earlier passes of each row alone gave."""
-    rows = Rows(model, len(alone))
+    """Refuse a batch whose rows are not what earlier passes of each row alone gave: what the last layer wrote, and the outputs.
+    The rounding errors of all layers add up, as independent ones do."""
+    rows, layers = Rows(model, len(alone)), len(model.parts)
     for row, one in enumerate(alone):
-        rows.compare_row(row, (run.outputs[-1], one.outputs[-1]), (run.output, one.output))
+        whole, own = run.outputs[-1].detach()[row : row + 1], one.outputs[-1].detach()
+        rows.refuse(gap(own, whole), own, f"what the last layer writes of {rows.name(row)}", layers=layers)
+        rows.compare_heads(run.output, one.output, row, layers=layers)
 
 
 def _run_attached(

@@ -65,7 +65,7 @@ class Rows:
 
         def compared(x: Tensor, both: Tensor, what: str) -> Tensor:
             expected = both[place : place + 1, : x.shape[1]].to(x.device)
-            self.refuse(gap(x.detach(), expected), x, f"{what} of {self._name(self.numbers[place])}")
+            self.refuse(gap(x.detach(), expected), x, f"{what} of {self.name(self.numbers[place])}")
             return expected
 
         def begin(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -82,25 +82,16 @@ class Rows:
 
         for row in self.numbers:
             place, calls = self.numbers.index(row), 0
-            self._compare_heads(output, alone(row, partial(_around, self.model, begin, end)), row)
+            self.compare_heads(output, alone(row, partial(_around, self.model, begin, end)), row)
 
-    def compare_row(self, row: int, written: tuple[Tensor, Tensor], put_out: tuple[Any, Any]) -> None:
-        """Compare a row of a batch with a pass of that row alone which was made before: what the last layer wrote, and the
-        outputs, in the batch and alone. The rounding errors of all layers add up, as independent ones do."""
-        whole, own = (tensor.detach() for tensor in written)
-        layers = len(self.model.parts)
-        what = f"what the last layer writes of {self._name(row)}"
-        self.refuse(gap(own, whole[row : row + 1]), own, what, layers=layers)
-        self._compare_heads(*put_out, row, layers=layers)
-
-    def _name(self, row: int) -> str:
+    def name(self, row: int) -> str:
         return f"row {row + 1} of a batch of {self.count}"
 
-    def _compare_heads(self, output: Any, put_out: Any, row: int, *, layers: int = 1) -> None:
+    def compare_heads(self, output: Any, put_out: Any, row: int, *, layers: int = 1) -> None:
         for whole, own in ((_field(output, name), _field(put_out, name)) for name in PUT_OUT):
             if whole is not None and own is not None:
                 difference = _difference(own, whole.detach()[row : row + 1, : own.shape[1]])
-                self.refuse(difference, own, f"what the model puts out for {self._name(row)}", layers=layers)
+                self.refuse(difference, own, f"what the model puts out for {self.name(row)}", layers=layers)
 
     def refuse_unequal(self, written: Tensor, layer: int) -> None:
         """Refuse a batch of copies of one text of which a layer does not write the same, [copy pos d]."""

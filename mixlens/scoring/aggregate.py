@@ -69,7 +69,7 @@ def rollout(
     rolled: dict[int, Map] = {}
     alike: dict[object, list[tuple[int, Tensor, dict[str, Any]]]] = {}  # maps that are multiplied as one
     for number, one in enumerate(scores):
-        if is_left(one, convention, residual, normalize):
+        if is_from_input(one) and convention is None and residual is None and normalize is None:  # it is left as it is
             facts = {"convention": FROM_INPUT, "residual": False, "normalize": False}
             rolled[number] = replace(one, info={**one.info, "rollout": facts})
             continue
@@ -83,11 +83,6 @@ def rollout(
             info = {**scores[number].info, "rollout": {**facts, "rescaled_layers": wrong}}
             rolled[number] = replace(scores[number], scores=product, info=info)
     return [rolled[number] for number in range(len(scores))]
-
-
-def is_left(scores: Map, convention: str | None, residual: bool | None, normalize: bool | None) -> bool:
-    """Is this map left as it is: from the input to every layer already, and nothing is asked for?"""
-    return is_from_input(scores) and convention is None and residual is None and normalize is None
 
 
 def products_of(maps: Sequence[Tensor], *, shares: bool) -> tuple[list[Tensor], list[list[int]]]:
@@ -139,7 +134,7 @@ def rolled_row(
     The row is held near 1 by powers of two, which round nothing, and brought back at the end; where that would leave
     the number type's range (as `rollout` rescales) its largest entry stays near 1.
     """
-    if is_left(scores, convention, residual, normalize):
+    if is_from_input(scores) and convention is None and residual is None and normalize is None:
         return readout(rollout(scores), query, layer=layer)
     layers, facts = as_convened(scores, convention, residual=residual, normalize=normalize)
     number, position = _layer(layer, len(layers)), find(scores.tokens, query)

@@ -113,7 +113,7 @@ def test_no_file_is_over_650_lines() -> None:
 
 STATE = {  # module-level values that change while the program runs, and why each is no state of a call or of a model
     ("base/budget.py", "SETTINGS"): "the settings of a call, by context",
-    ("model/passes.py", "_PASS"): "the pass that is under way in this thread, by context",
+    ("model/passes.py", "PASS"): "the pass that is under way in this thread, by context",
     ("model/passes.py", "_LOCKS"): "one lock for each configuration, which several models may share; it goes with that",
     ("model/passes.py", "_LOCKS_LOCK"): "the lock of that table",
     ("show/figure/picture.py", "LOCK"): "matplotlib's settings are global: one figure is drawn at a time",
