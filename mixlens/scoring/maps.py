@@ -33,7 +33,7 @@ from .provenance import provenance, versions
 from .registry import ALL, Extras, Method, method, methods, mixing
 from .registry import known_maps as known
 
-__all__ = ["known", "method", "methods", "mix", "mixing", "streamed", "versions"]
+__all__ = ["known", "method", "methods", "mix", "mixing", "streamed", "timed", "versions"]
 Maps = dict[str, Map | HeadMaps]  # of one trace, by method
 Identities = dict[str, tuple[Tensor, float]]  # by name: the gap of each layer, and how large it may be
 Scored = tuple[int, Identities, list[tuple[str, Tensor, Extras]]]  # number of the first layer, what proves it, scores
@@ -471,3 +471,7 @@ def through_quantized(model: Model, name: str) -> Iterator[None]:
             f"{name!r} cannot be had of {model.name!r}, whose weights are quantised ({model.quantization}): "
             f"{' '.join(str(error).split())[:160]}. Load it without quantization, or use a map."
         ) from error
+
+
+# Within `with timed():` a GPU is waited for, so that `.info["seconds"]` says where the time went.
+timed = partial(setting, timing=True)
