@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..base.budget import setting
 from ..base.errors import InputError
 
 if TYPE_CHECKING:
@@ -186,6 +185,8 @@ def every_score(
 
     The seconds of a map are those of its own scores and of the proof, which it would need alone too.
     """
+    from ..base.budget import setting
+
     with setting(timing=True):
         maps = maps_of(trace, {written: request for written, request in requests.items() if request.is_map})
     results: dict[str, tuple[Attribution, float]] = {}
