@@ -14,12 +14,11 @@ from conftest import needs_fast
 
 from mixlens.fast.loops import compiled
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("cc") is None or os.name != "posix", reason="needs a C compiler: install one (cc)"
-)
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None or os.name != "posix", reason="needs a C compiler: install one (cc)"),
+    needs_fast,
+]
 FORM = "import torch, mixlens.fast.loops as k; print(k.used(torch.device('cpu')))"
-
-pytestmark = needs_fast
 
 
 def form(**environment: str) -> Any:

@@ -142,15 +142,3 @@ def test_every_map_without_fast_is_the_map(case: str, monkeypatch: pytest.Monkey
             for name in names:
                 plain = mixlens.mix(trace, name).scores
                 same(one[name].scores, plain, loose)
-
-
-@pytest.mark.parametrize("case", ["bert", "gpt2", "gemma2"])
-@torch.no_grad()
-def test_a_block_of_some_targets_has_the_rows_of_the_whole(case: str) -> None:
-    one = loaded(case).trace(input_ids=ids(7)).layers[1]
-    whole, some = layer.Block(one), layer.Block(one, targets=slice(3, 6))
-    torch.testing.assert_close(some.own_part, whole.own_part[3:6])
-    assert torch.equal(some.reach, whole.reach[3:6])
-    for stage in layer_block.STAGES:
-        for name in ("lengths", "others", "nearer"):
-            torch.testing.assert_close(PART_VERBS[name](some.parts(stage)), PART_VERBS[name](whole.parts(stage))[3:6])

@@ -12,7 +12,6 @@ from conftest import CONFIGURATIONS, hf_model, ids, loaded, needs_fast
 import mixlens
 from mixlens import layer as mixlens_layer
 from mixlens.fast import zeroing
-from mixlens.methods import identifiability
 from mixlens.scoring import maps as scoring_maps
 
 CASES = list(CONFIGURATIONS)
@@ -109,18 +108,6 @@ def test_effective_attention_by_small_factorisations_is_that_by_singular_values(
         assert torch.equal(a.info["rank"], b.info["rank"])
         assert int(a.info["rank"].max()) <= min(n, width - lost)
         torch.testing.assert_close(a.scores.double(), b.scores, rtol=0, atol=2e-4 if lost else 2e-5)
-
-
-def test_the_quick_basis_is_orthonormal_and_spans_the_columns() -> None:
-    torch.manual_seed(0)
-    vectors, allowed = torch.randn(2, 3, 12, 5), torch.arange(12) < torch.tensor([[12], [9]])
-    basis, rank = identifiability.column_space(vectors, allowed, 40)
-    assert rank.tolist() == [[5] * 3] * 2
-    torch.testing.assert_close(basis.mT @ basis, torch.eye(5).expand(2, 3, 5, 5), rtol=0, atol=1e-5)
-    masked = vectors * allowed[:, None, :, None]
-    torch.testing.assert_close(basis @ (basis.mT @ masked), masked, rtol=0, atol=1e-5)
-    vectors[0, 1, :, 4] = vectors[0, 1, :, 3]  # one head falls short: singular values take over, for all
-    assert identifiability.column_space(vectors, allowed, 40)[1].tolist() == [[5, 4, 5], [5, 5, 5]]
 
 
 @needs_fast

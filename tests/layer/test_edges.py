@@ -10,19 +10,8 @@ from typer.testing import CliRunner
 import mixlens
 from mixlens.cli.app import app
 from mixlens.methods import hta, value_zeroing
-from mixlens.scoring import aggregate, attributions, maps
 from mixlens.scoring import alternative_attention as alternative
-
-
-def test_a_token_is_found_as_it_is_written_before_it_is_found_without_its_mark() -> None:
-    tokens = ("▁play", "play", "##ing", "Ġthe", ".")
-    assert aggregate.find(tokens, "play") == 1
-    assert aggregate.find(tokens, "▁play") == 0
-    assert aggregate.find(tokens, "ing") == 2
-    assert aggregate.find(tokens, "the") == 3
-    assert aggregate.find(tokens, "Ġthe") == 3
-    with pytest.raises(mixlens.MixlensError, match="no token 'pla'"):
-        aggregate.find(tokens, "pla")
+from mixlens.scoring import attributions, maps
 
 
 @pytest.mark.parametrize("method", ["grad_l2", "grad_x_input"])

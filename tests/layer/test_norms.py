@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from mixlens.fast import norms as fast_norms
 from mixlens.layer import norms
 
 
@@ -50,49 +49,6 @@ def test_gamma_beta_and_eps_are_found_with_shifts_and_zeros(zeros: str, width: i
         assert found.eps == pytest.approx(eps, rel=1e-4)
         u = torch.randn(4, width, generator=generator, dtype=torch.float64)
         torch.testing.assert_close(found(u), module(u).detach(), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("centred", [True, False])
-def test_the_parts_of_a_norm_are_the_norm(centred: bool) -> None:
-    """numerator / scale + beta; and the reciprocal is one over the scale; with eps and d - 1 as they are asked for."""
-    torch.manual_seed(0)
-    norm = norms.FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, 0.01)
-    u = torch.randn(3, 6).double() + 1
-    mean = u.mean(-1, keepdim=True) if centred else torch.zeros(3, 1).double()
-    squares = (u - mean).pow(2).sum(-1, keepdim=True)
-    torch.testing.assert_close(norm.scale(u), (squares / 6 + 0.01).sqrt())
-    torch.testing.assert_close(norm.scale(u, eps=False), (squares / 6).sqrt())
-    torch.testing.assert_close(norm.scale(u, unbiased=True), (squares / 5 + 0.01).sqrt())
-    torch.testing.assert_close(norm.scale(u, eps=False, unbiased=True), (squares / 5).sqrt())
-    torch.testing.assert_close(norm.numerator(u), norm.gamma * (u - mean))
-    expected = norm.gamma * (u - mean) / (squares / 6 + 0.01).sqrt() + norm.beta
-    torch.testing.assert_close(norm(u), expected)
-    normed, reciprocal = norm.with_reciprocal(u)
-    torch.testing.assert_close(normed, expected)
-    torch.testing.assert_close(reciprocal, 1 / norm.scale(u))
-    torch.testing.assert_close(norm.without_gamma.numerator(u), u - mean)
-    torch.testing.assert_close(norms.numerators([norm, norm], u), norm.numerator(norm.numerator(u)))
-    assert torch.equal(norms.numerators([], u), u)
-
-
-@pytest.mark.parametrize("centred", [True, False])
-def test_norms_of_several_layers_are_those_of_each(centred: bool) -> None:
-    torch.manual_seed(0)
-    each = [norms.FrozenNorm(torch.randn(6).double(), torch.randn(6).double(), centred, eps) for eps in (0.01, 0.5)]
-    stacked = fast_norms.StackedNorm(
-        torch.stack([norm.gamma for norm in each]),
-        torch.stack([norm.beta for norm in each]),
-        centred,
-        torch.tensor([0.01, 0.5]).double(),
-    )
-    u = torch.randn(2, 3, 4, 6).double()
-    for layer, norm in enumerate(each):
-        torch.testing.assert_close(stacked(u)[layer], norm(u[layer]))
-        torch.testing.assert_close(stacked.numerator(u)[layer], norm.numerator(u[layer]))
-        torch.testing.assert_close(stacked.scale(u)[layer], norm.scale(u[layer]))
-        for one, other in zip(stacked.with_reciprocal(u), norm.with_reciprocal(u[layer]), strict=True):
-            torch.testing.assert_close(one[layer], other)
-    assert fast_norms.beside(stacked.gamma, u).shape == (2, 1, 1, 6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -107,17 +107,6 @@ def test_path_and_sum_written_out(case: str, strategy: str, rule: str, factor: i
     assert float(read.scores[special].abs().sum()) == 0
 
 
-def test_the_strategies_are_two_and_the_neighbours_count() -> None:
-    trace = trace_of()
-    kinds = [{"strategy": "greedy"}, {"strategy": "maxcount"}, {"neighbours": 3}]
-    scores = [
-        attributions.attribute(trace, NAME, baseline=PAD, steps=5, **{"neighbours": 40, **kind}).scores
-        for kind in kinds
-    ]
-    assert not torch.allclose(scores[0], scores[1])
-    assert not torch.allclose(scores[0], scores[2])
-
-
 # --- what it is where the path is known -------------------------------------------------------------------------------
 
 
@@ -228,24 +217,6 @@ def test_a_table_that_is_held_gives_the_path_of_one_that_is_read_at_every_step(
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"strategy": "max"}, "unknown strategy 'max'. .*maxcount"),
-        ({"rule": "gauss_legendre"}, "unknown rule 'gauss_legendre'"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"neighbours": 0}, "neighbours must be at least 1"),
-        ({"factor": -1}, "factor is how often every step is halved, 0 to 10, not -1"),
-        ({"chunk": 0}, "chunk must be at least 1"),
-        ({"baseline": "nothing"}, "unknown baseline 'nothing'"),
-        ({"layer": 1}, "not defined at single layers"),
-    ],
-)
-def test_refusals(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        attributions.attribute(trace_of(), NAME, **options)
 
 
 def test_a_model_without_a_table_of_words_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,18 +326,3 @@ def test_from_the_input_already() -> None:
     for refused in (lambda: made.rollout("alti"), lambda: made.rollout(normalize=True), made.flow, rolled.rollout):
         with pytest.raises(mixlens.MixlensError, match="already"):
             refused()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"norm": "l1"}, "no norm 'l1'.*frobenius"),
-        ({"input": "x"}, "no input 'x'.*before"),
-        ({"probes": 1}, "2 or more"),
-        ({"probes": 5, "norm": "spectral"}, "Frobenius"),
-        ({"probe": 5}, "no option 'probe'.*probes"),
-    ],
-)
-def test_what_is_not_there_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(mixlens.MixlensError, match=message):
-        mixlens.mix(loaded("bert").trace(input_ids=ids(3)), "hta", **options)

@@ -50,7 +50,6 @@ def test_mean_over_heads_and_short_texts() -> None:
     torch.testing.assert_close(mixlens.mix(trace, "effective_attention").scores, heads.mean(0))
     short = loaded("bert").trace(input_ids=ids(8))
     torch.testing.assert_close(mixlens.mix(short, "effective_attention").scores, mixlens.mix(short, "attention").scores)
-    assert float(mixlens.mix(short, "null_attention").scores.abs().max()) < 1e-12
 
 
 def test_only_with_the_bias_is_the_output_unchanged() -> None:

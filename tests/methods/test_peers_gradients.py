@@ -11,7 +11,6 @@ import torch
 from conftest import hf_model, ids, loaded
 
 import mixlens
-from mixlens.base.errors import InputError
 from mixlens.scoring import attributions
 
 HEAD = "AutoModelForSequenceClassification"
@@ -226,27 +225,6 @@ def test_sequential_steps_written_out() -> None:
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "why"),
-    [
-        ("smooth_grad", {"count": 0}, "count must be at least 1"),
-        ("smooth_grad", {"noise": -1.0}, "noise is a share of the range of the embeddings"),
-        ("smooth_grad", {"seed": -1}, "seed is a number, 0 or more"),
-        ("smooth_grad", {"layer": 3}, "need a layer behind them"),
-        ("smooth_grad", {"embedding": "nowhere"}, "unknown embedding 'nowhere'"),
-        ("gradient_shap", {"baseline": "everything"}, "unknown baseline 'everything'"),
-        ("gradient_shap", {"chunk": 0}, "chunk must be at least 1"),
-        ("layer_conductance", {"layer": 3}, "need a layer behind them"),
-        ("layer_conductance", {"tolerance": 0.0}, "tolerance must be above 0"),
-        ("sequential_integrated_gradients", {"rule": "no"}, "unknown rule 'no'"),
-        ("sequential_integrated_gradients", {"layer": 1}, "not defined at single layers"),
-    ],
-)
-def test_refusals(name: str, options: dict[str, Any], why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        attributions.attribute(trace_of(), name, **options)
 
 
 def test_hidden_states_of_the_stock_model_are_not_touched() -> None:

@@ -22,7 +22,6 @@ from conftest import (
 )
 
 import mixlens
-from mixlens import layer
 from mixlens.layer import proof as layer_proof
 from mixlens.model import families
 
@@ -207,12 +206,3 @@ def test_an_unknown_type_is_offered_near_names_alone(model_type: str, suggestion
     known = f"`mixlens families` lists the {len(mixlens.families())} types that are known. "
     remedy = "Add one entry to the family table (docs/extend/add-a-family.md) or pass family=Family(...)."
     assert str(refusal.value) == f"no family for model type {model_type!r}. {suggestion}{known}{remedy}"
-
-
-def test_a_block_without_norms_on_the_stream_says_so() -> None:
-    block = layer.Block(loaded("llama").trace(input_ids=ids(5)).layers[0])
-    assert block.norms == {}
-    scores = {
-        name: mixlens.mix(loaded("llama").trace(input_ids=ids(5)), name).scores for name in ("norm_residual", "globenc")
-    }
-    torch.testing.assert_close(scores["norm_residual"], scores["globenc"])

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import mixlens
-from mixlens.fast import block as fast_block
 from mixlens.layer import weights
 from mixlens.model import quantized
 from mixlens.scoring import attributions as scoring_attributions
@@ -157,24 +156,6 @@ def test_rounded_activations_are_refused_where_the_proof_sees_them(case: str) ->
     coarse = mixlens.load(model.to(torch.bfloat16))  # rounds as much by itself: the gap is there to be seen
     assert coarse.proof is not None
     assert 1e-3 < coarse.proof.gaps["parts"] < 1e-1
-
-
-def test_a_matrix_is_asked_for_once_and_again_when_it_changes() -> None:
-    torch.manual_seed(0)
-    calls = []
-    module = Packed(torch.randn(5, 7), torch.randn(5))
-    module.register_forward_hook(lambda *_: calls.append(1))
-    block = fast_block.Block(
-        mixlens.load(hf_model("bert", dtype=torch.float32), check=False).trace(input_ids=ids(4)).layers[0]
-    )
-    first = block.linear_weight(module, 7, block.x)
-    torch.testing.assert_close(first, module.unpacked().t(), rtol=1e-5, atol=1e-6)
-    block.linear_weight(module, 7, block.x)
-    assert len(calls) == 2  # a probe, and all unit vectors
-    assert module in block.used  # its answer is compared when the call ends
-    module.scale.mul_(2)
-    torch.testing.assert_close(block.linear_weight(module, 7, block.x), 2 * first)
-    assert len(calls) == 4
 
 
 def test_a_large_matrix_is_asked_for_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
