@@ -8,7 +8,7 @@
 
 Results are compared first: a quick answer that is another answer is not measured, and the run ends with status 1.
 Writes benchmarks/results/DEVICE.json after every row.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

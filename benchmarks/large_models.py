@@ -4,9 +4,10 @@
     python -m benchmarks.large_models --size 7b             # a random Llama-2-7B in shape: 40 GB on the GPU, as much beside it
     python -m benchmarks.large_models --models FOLDER ...   # trained models in 4 and 8 bits against float32
 
-Needs torch, transformers, numpy, safetensors and accelerate; with bitsandbytes also 4 and 8 bits. One line for each result, a
-JSON list in --out; ends with status 1 where maps of the model spread out are not those of the model in one place.
-"""
+Needs torch, transformers, numpy, safetensors and accelerate; with bitsandbytes also 4 and 8 bits. One line for each
+result, a JSON list in --out; ends with status 1 where maps of the model spread out are not those of the model in one
+place.
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m benchmarks.scale                   # BERT-base in shape, random weights, this machine's CPU
     python -m benchmarks.scale --device cuda     # a GPU
 
-Sentences of 6 to 60 tokens, 25 on average, in shards of 512 rows and batches as `mixlens run` makes them, beside plain forward
-passes over the very same batches. `docs/measured/scale.md` has what came out.
+Sentences of 6 to 60 tokens, 25 on average, in shards of 512 rows and batches as `mixlens run` makes them, beside plain
+forward passes over the very same batches. `docs/measured/scale.md` has what came out.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ if TYPE_CHECKING:
 
 
 class _Face(ModuleType):
-    """The import system puts every submodule on its package; `families`, `judge`, `methods`, `mixing` are functions to a user."""
+    """The import system puts every submodule on its package; `families`, `judge`, `methods`, `mixing` are functions to
+    a user."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PUBLIC and isinstance(value, ModuleType)):

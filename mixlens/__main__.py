@@ -1,4 +1,5 @@
-"""`python -m mixlens` and `mixlens`: the command line. Only the handling of Ctrl-C is imported before it is in place."""
+"""`python -m mixlens` and `mixlens`: the command line. Only the handling of Ctrl-C is imported before it is in
+place."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m recipes.house              # the package, its tests and docs, and two calls
     python -m recipes.house PACKAGE ...  # other folders of Python, one column each
 
-Tokens are those of `tokenize`, without comments and layout. A private function with one caller is one whose name begins with an
-underscore and stands in its file once besides its definition.
+Tokens are those of `tokenize`, without comments and layout. A private function with one caller is one whose name begins
+with an underscore and stands in its file once besides its definition.
 """
 
 from __future__ import annotations
@@ -80,13 +80,14 @@ def facts(folder: Path) -> dict[str, str]:
         "files / lines": f"{house.files} / {house.lines:,}",
         "tokens": f"{house.tokens:,}",
         "functions": f"{len(house.lengths):,}",
-        "function length, median / 90 %": f"{statistics.median(lengths):.0f} / {lengths[int(0.9 * (len(lengths) - 1))]}",
-        "private functions with one caller, per 1,000 lines": f"{1000 * house.with_one_caller / max(house.lines, 1):.1f}",
+        "function length, median / 90 %": f"{statistics.median(lengths):.0f} / {lengths[int(0.9 * (len(lengths) - 1))]}",  # noqa: E501
+        "private functions with one caller, per 1,000 lines": f"{1000 * house.with_one_caller / max(house.lines, 1):.1f}",  # noqa: E501
     }
 
 
 def called(work: Any, stop: str = "") -> tuple[set[tuple[str, str]], int]:
-    """The functions of ours that a call goes through, and how many frames of ours lie above the first call of `stop`."""
+    """The functions of ours that a call goes through, and how many frames of ours lie above the first call of
+    `stop`."""
     seen: set[tuple[str, str]] = set()
     above: list[int] = []
 

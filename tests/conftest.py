@@ -145,8 +145,10 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # case: (model type, 
 }
 BIDIRECTIONAL = list(CONFIGURATIONS)[: list(CONFIGURATIONS).index("modernbert") + 1]
 CAUSAL = [case for case in CONFIGURATIONS if case not in BIDIRECTIONAL]
-# A twin has the shape of another case: the same parts at the same places of a layer (test_families proves it). Every test runs
-# on every case, but the slowest ones (papers written out in every precision, Jacobians pair by pair, every attribution alone and
+# A twin has the shape of another case: the same parts at the same places of a layer (test_families proves it). Every
+# test runs
+# on every case, but the slowest ones (papers written out in every precision, Jacobians pair by pair, every attribution
+# alone and
 # in a batch) run on DISTINCT alone.
 TWINS = {
     **dict.fromkeys(["camembert", "xlm-roberta", "data2vec-text"], "roberta"),
@@ -205,7 +207,8 @@ def hf_model(
 
 
 def head_of(case: str) -> str:
-    """The head that most attributions are tested with: a classifier, or a language model where transformers has none."""
+    """The head that most attributions are tested with: a classifier, or a language model where transformers has
+    none."""
     config = transformers.CONFIG_MAPPING[CONFIGURATIONS[case][0]]
     classifier = config in transformers.AutoModelForSequenceClassification._model_mapping
     return "AutoModelForSequenceClassification" if classifier else "AutoModelForCausalLM"
@@ -225,8 +228,8 @@ def ids(n: int, seed: int = 0) -> list[int]:
 
 @pytest.fixture
 def logged() -> Iterator[list[logging.LogRecord]]:
-    """What mixlens logs from warnings on. pytest's own `caplog` is off: before and after every test it looks at the thousands of
-    loggers of torch and transformers."""
+    """What mixlens logs from warnings on. pytest's own `caplog` is off: before and after every test it looks at the
+    thousands of loggers of torch and transformers."""
     records: list[logging.LogRecord] = []
     logger, handler = logging.getLogger("mixlens"), logging.Handler(logging.WARNING)
     handler.emit = records.append  # type: ignore[method-assign]
@@ -250,8 +253,10 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
     return _with_remedy((yield))
 
 
-# torch, transformers and ten thousand tests are millions of objects, and a whole collection looks at all of them: with Python's
-# own thresholds that is a sixth of the time. What is imported is no garbage, and most of what tests leave is collected young.
+# torch, transformers and ten thousand tests are millions of objects, and a whole collection looks at all of them: with
+# Python's
+# own thresholds that is a sixth of the time. What is imported is no garbage, and most of what tests leave is collected
+# young.
 RARELY = (10_000, 20, 100)  # a whole collection after 2,000 young ones
 
 

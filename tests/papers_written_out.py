@@ -14,7 +14,8 @@ from mixlens import types
 
 
 def same_weights(wide: nn.Module, narrow: nn.Module) -> None:
-    """Models are shared by all tests: float32 is compared with float64 only as long as no test has changed one of them."""
+    """Models are shared by all tests: float32 is compared with float64 only as long as no test has changed one of
+    them."""
     for (name, one), other in zip(wide.named_parameters(), narrow.parameters(), strict=True):
         assert torch.equal(one.to(other.dtype), other), f"a test has changed {name} of a shared model"
 
@@ -36,7 +37,8 @@ def part_vectors(layer: types.LayerTrace) -> Tensor:
 
 
 def frozen(norm: nn.Module | None, z: Tensor, u: Tensor) -> Tensor:
-    """gamma * C z / s(u): the norm applied to z with the statistics of u. Weights and eps are read, beta is left out."""
+    """gamma * C z / s(u): the norm applied to z with the statistics of u. Weights and eps are read, beta is left
+    out."""
     if norm is None:
         return z
     weight: Any = norm.weight
@@ -48,7 +50,8 @@ def frozen(norm: nn.Module | None, z: Tensor, u: Tensor) -> Tensor:
 
 
 def vectors(layer: types.LayerTrace, stage: str) -> Tensor:
-    """w[i, j] at a stage of the layer: what each source brought, residual and frozen norms included as the stage says."""
+    """w[i, j] at a stage of the layer: what each source brought, residual and frozen norms included as the stage
+    says."""
     parts, x, a = layer.parts, layer.input, layer.attention_output
     w = part_vectors(layer)
     n = len(x)
@@ -188,7 +191,8 @@ def value_zeroing(
 
 
 def t_of(layer: Any, head: int, *, bias: bool) -> np.ndarray:
-    """T, [key, d]: one value at a time through its head of W_O, asking the modules. Without bias: the zero vector's taken off."""
+    """T, [key, d]: one value at a time through its head of W_O, asking the modules. Without bias: the zero vector's
+    taken off."""
     values, parts = layer.value, layer.parts
     groups, n, e = values.shape
     heads = layer.attention.shape[0]
@@ -250,7 +254,8 @@ def random(trace: mixlens.Trace, seed: int = 0) -> Tensor:
 
 
 def attention_residual(trace: mixlens.Trace, variant: str) -> Tensor:
-    """W_RES: r_i shared out among the others as attention does, 1 - r_i to the token itself; r is GlobEnc's mixing ratio."""
+    """W_RES: r_i shared out among the others as attention does, 1 - r_i to the token itself; r is GlobEnc's mixing
+    ratio."""
     r, maps = mixing_ratio(trace, "layer"), []
     for index, layer in enumerate(trace.layers):
         weights = layer.attention.mean(0)

@@ -29,7 +29,8 @@ def lines_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, list[int], list
 
 
 def spread_out(wanted: list[float], apart: float) -> list[float]:
-    """The heights nearest to the wanted ones that leave room for a line of text between any two (in the order given)."""
+    """The heights nearest to the wanted ones that leave room for a line of text between any two (in the order
+    given)."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     heights = [wanted[i] for i in order]
     for _ in range(200):

@@ -69,7 +69,7 @@ def missed(device: str, held: Held) -> Iterator[str]:
                 yield f"- {row['title']}{size}: {shown}, asked {asked.words}." + (f" {asked.why}" if asked.why else "")
 
 
-# --- the parts ----------------------------------------------------------------------------------------------------------
+# --- the parts --------------------------------------------------------------------------------------------------------
 
 
 def rows(device: str, part: dict[str, Any]) -> list[str]:
@@ -98,7 +98,8 @@ def rows(device: str, part: dict[str, Any]) -> list[str]:
     ]
     if any(line[0].endswith(" *") for line in lines):
         told += [
-            "\\* One layer of the same shape, against one layer's forward pass: all rows at this length take long on a CPU.",
+            "\\* One layer of the same shape, against one layer's forward pass: all rows at this length take long on "
+            "a CPU.",
             "",
         ]
     return told
@@ -126,7 +127,8 @@ def corpus(device: str, part: dict[str, Any]) -> list[str]:
         lines.append([f"`{row['title']}`", *speeds, share, asked, met])
     told = (
         f"{part['sentences']:,} sentences of SST-2, {part['model']}: {len(part['methods'])} maps "
-        f"({', '.join(f'`{name}`' for name in part['methods'])}) and a rollout of each, for every sentence. Tokenisation is in "
+        f"({', '.join(f'`{name}`' for name in part['methods'])}) and a rollout of each, for every sentence. "
+        f"Tokenisation is in "
         "both numbers. The plain pass is batched by length, in the batches it likes best."
     )
     return [told, "", *table(["what", "sentences a second", "plain pass", "share", "asked", "met"], lines)]
@@ -147,7 +149,8 @@ def large(part: dict[str, Any]) -> list[str]:
     ]
     heads = ["what", "ms a layer", "forward pass, ms a layer", "ratio", "memory at most", "forward pass", "gap"]
     told = (
-        f"{part['shape']}, {part['n']:,} tokens, `model.mix(input_ids=..., name=[...])`: each layer is scored when it has run, "
+        f"{part['shape']}, {part['n']:,} tokens, `model.mix(input_ids=..., name=[...])`: each layer is scored when it "
+        f"has run, "
         "then released. *gap*: the layers rebuilt from their parts, against what the model wrote in bfloat16."
     )
     return [told, "", *table(heads, lines)]
@@ -159,10 +162,12 @@ def growth(device: str, part: dict[str, Any]) -> list[str]:
     ends = [(row["title"], row["n"]) for row in last.values() if row["id"].startswith("slow_")]
     stops = ", ".join(f"{title.removeprefix('straightforward ')} at {n:,}" for title, n in ends)
     return [
-        f"![Milliseconds a layer against the number of tokens on {where}, both axes logarithmic: one line for each method, "
+        f"![Milliseconds a layer against the number of tokens on {where}, both axes logarithmic: one line for each "
+        f"method, "
         f"dashed for the straightforward code]({FIGURES}/growth-{device}.svg)",
         "",
-        f"{machine(part)}. {part['layers']} layers of BERT-base, positions up to 2,048. A line ends where its next point would "
+        f"{machine(part)}. {part['layers']} layers of BERT-base, positions up to 2,048. A line ends where its next "
+        f"point would "
         f"take more than {part['longest_seconds']:g} s, or would not fit; the straightforward ones end with {stops}.",
         "",
     ]

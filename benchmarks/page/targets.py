@@ -49,14 +49,16 @@ TARGETS: dict[tuple[str, str, str, int | None], Target] = {  # device, part, row
     ("cuda", "rows", "norm_maps", 512): Target(
         "ratio",
         1.5,
-        why="A forward pass of one text keeps an H200 busy for 4.8 ms, the traced pass, the maps of all layers and four rollouts "
+        why="A forward pass of one text keeps an H200 busy for 4.8 ms, the traced pass, the maps of all layers and "
+        "four rollouts "
         "for 6.9 together; the rest is Python. A forward pass that Python holds up makes the ratio smaller.",
     ),
     ("cuda", "rows", "alti", 512): Target("ratio", 3.0),
     ("cuda", "rows", "value_zeroing", 512): Target(
         "map_ms_per_layer",
         8.0,
-        why="The changed activations take 2.6 ms, the last product 1.6, the distances 1.5; what is left is made once a layer.",
+        why="The changed activations take 2.6 ms, the last product 1.6, the distances 1.5; what is left is made once "
+        "a layer.",
     ),
 }
 

@@ -1,4 +1,5 @@
-"""inseq's value_zeroing, in an environment of its own: knows nothing of mixlens. Called by `python -m benchmarks.peers`.
+"""inseq's value_zeroing, in an environment of its own: knows nothing of mixlens. Called by `python -m
+benchmarks.peers`.
 
 python inseq_value_zeroing.py FOLDER     # shape.json, weights.safetensors -> result.json, scores.safetensors
 """

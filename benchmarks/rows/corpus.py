@@ -143,7 +143,8 @@ def measure(results: Results, *, device: str, command: str, budget: float, share
                 "share_spread": [rounded(1 / ratio.high), rounded(1 / ratio.low)],
             }
             print(
-                f"{TITLES[name]:42s} {row['sentences_per_second']:.0f} sentences a second, {100 * row['share']:.0f} % of the "
+                f"{TITLES[name]:42s} {row['sentences_per_second']:.0f} sentences a second, {100 * row['share']:.0f} % "
+                f"of the "
                 f"plain pass ({100 * row['share_spread'][0]:.0f} to {100 * row['share_spread'][1]:.0f})",
                 flush=True,
             )

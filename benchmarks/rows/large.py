@@ -1,4 +1,5 @@
-"""A large model on a GPU: four layers of Llama-3-8B in shape, random bfloat16 weights, 4,096 tokens, streamed by layer."""
+"""A large model on a GPU: four layers of Llama-3-8B in shape, random bfloat16 weights, 4,096 tokens, streamed by
+layer."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def measure(
                 row[key] = rounded(torch.cuda.max_memory_allocated() / 2**20)
         results.put("large", row)
         print(
-            f"n = {tokens:4d}  {told}, {title}: {row['ms_per_layer']:.0f} ms a layer, {row['ratio']:.1f} x a forward pass"
-            + (f", {row['peak_mb'] / 1024:.1f} GiB at most" if "peak_mb" in row else ""),
+            f"n = {tokens:4d}  {told}, {title}: {row['ms_per_layer']:.0f} ms a layer, {row['ratio']:.1f} x a forward "
+            f"pass" + (f", {row['peak_mb'] / 1024:.1f} GiB at most" if "peak_mb" in row else ""),
             flush=True,
         )

@@ -1,4 +1,5 @@
-"""How things are measured: beside a plain forward pass, again and again, so that the machine's noise hits both alike."""
+"""How things are measured: beside a plain forward pass, again and again, so that the machine's noise hits both
+alike."""
 
 from __future__ import annotations
 
@@ -61,8 +62,9 @@ def beside(
 ) -> Ratio:
     """Forward, work, forward, work, ... for about `budget` seconds. Both have been run before, so nothing is cold.
 
-    A work longer than `patience` seconds is run once. A forward pass right after a long work finds its memory cold and says
-    nothing of forward passes: then it is run once for nothing, and the median of the next five counts (of long ones, itself).
+    A work longer than `patience` seconds is run once. A forward pass right after a long work finds its memory cold and
+    says nothing of forward passes: then it is run once for nothing, and the median of the next five counts (of long
+    ones, itself).
     """
     ratios: list[float] = []
     taken: list[float] = []
@@ -163,7 +165,8 @@ def available_memory() -> float:
 
 
 class Results:
-    """One JSON file, written after every row: a run that is cut off keeps what it has. Other parts' rows stay as they are."""
+    """One JSON file, written after every row: a run that is cut off keeps what it has. Other parts' rows stay as they
+    are."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -53,7 +53,8 @@ def status(name: str) -> float:
 
 @torch.no_grad()
 def peak(what: str, n: int, device: str, pair: Pair | None = None) -> float:
-    """Megabytes over what was held before. A short input has been run first, so that what is set up once does not count."""
+    """Megabytes over what was held before. A short input has been run first, so that what is set up once does not
+    count."""
     pair = pair or bert(device)
     work(pair, what, 16)()
     if device == "cuda":

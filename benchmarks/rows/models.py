@@ -14,7 +14,8 @@ import mixlens
 
 @dataclass(frozen=True)
 class Pair:
-    """The stock model (its own fast attention), the same weights with attention written out, and ours around the first."""
+    """The stock model (its own fast attention), the same weights with attention written out, and ours around the
+    first."""
 
     stock: Any
     eager: Any

@@ -38,7 +38,8 @@ Maps = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Row:
-    """What is asked for, how we do it, how the straightforward code does it. Both give tensors by name, to be compared."""
+    """What is asked for, how we do it, how the straightforward code does it. Both give tensors by name, to be
+    compared."""
 
     id: str
     title: str

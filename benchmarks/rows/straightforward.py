@@ -86,7 +86,8 @@ def _run(layer: Any, hidden: Tensor) -> Tensor:
 
 
 def value_zeroing(model: Any, ids: Tensor) -> Tensor:
-    """A hook on the value projection, and the whole layer again for every token. Cosines in float64: float32 has a floor."""
+    """A hook on the value projection, and the whole layer again for every token. Cosines in float64: float32 has a
+    floor."""
     hidden = outputs(model, ids).hidden_states
     n = ids.shape[1]
     maps = []
@@ -129,7 +130,8 @@ def effective_attention(model: Any, ids: Tensor) -> Tensor:
 
 
 def hta_layer(model: Any, ids: Tensor, *, together: int = 512) -> Tensor:
-    """The whole Jacobian of every layer by batched autograd, `together` rows of it at a time; then its blocks' norms."""
+    """The whole Jacobian of every layer by batched autograd, `together` rows of it at a time; then its blocks'
+    norms."""
     with torch.no_grad():
         hidden = outputs(model, ids).hidden_states
     maps = []

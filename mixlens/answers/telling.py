@@ -133,8 +133,8 @@ def named_first(why: Why, places: Sequence[int]) -> list[int]:
 
 
 def ranked(why: Why, most: int, least: float = 0.0) -> tuple[list[int], Sentence]:
-    """The words beside bars, from most for to most against: those that are named, and those whose share is no less than `least`;
-    and what the others carry."""
+    """The words beside bars, from most for to most against: those that are named, and those whose share is no less than
+    `least`; and what the others carry."""
     shown = shown_words(why)
     strong = [k for k in shown if abs(why.words[k].share) >= least] or shown
     chosen = named_first(why, strong)[: max(most, len(why.answer.for_) + len(why.answer.against))]

@@ -115,7 +115,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked; where it changed the answer, from which number to which, and between which it ranges."""
+    """One thing that was checked; where it changed the answer, from which number to which, and between which it
+    ranges."""
 
     id: str
     state: str  # "ok", "caution", "fail" or "info"
@@ -223,8 +224,8 @@ class Why:
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types; `mixlens.answers.from_dict` reads them back. Sentences as text where they always stood, as parts in
-        "told", and beside each note's text."""
+        """Plain JSON types; `mixlens.answers.from_dict` reads them back. Sentences as text where they always stood, as
+        parts in "told", and beside each note's text."""
         notes = [{**_plain(one), "parts": one.text.plain()} for one in self.notes]
         told = {one.name: getattr(self.told, one.name).plain() for one in fields(self.told)}
         return {"kind": KIND, **_plain(self), "notes": notes, "told": told}

@@ -106,8 +106,8 @@ def sync_folder(place: Path) -> None:
 
 @contextlib.contextmanager
 def in_folder(place: Path) -> Iterator[None]:
-    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line. It says whether the
-    fault lies outside the folder, on the path to it, or in it."""
+    """Turn an error of the operating system, while a run works in its folder, into a refusal of one line. It says
+    whether the fault lies outside the folder, on the path to it, or in it."""
     try:
         yield
     except OSError as error:
@@ -138,8 +138,8 @@ class RunFolder:
         self._lock: int | None = None  # the open lock file, while it is held
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Refuse a folder that is neither empty nor of this very run: one without a manifest, of another schema, of another
-        version of identities, or of another run."""
+        """Refuse a folder that is neither empty nor of this very run: one without a manifest, of another schema, of
+        another version of identities, or of another run."""
         if self.place.is_symlink() and not self.place.exists():
             raise InputError(
                 f"{str(self.place)!r} is a link that leads nowhere; the results need a folder of their own."
@@ -151,7 +151,8 @@ class RunFolder:
             others = [name for name in names if name != LOCK and not OWN_TEMPORARY.match(name)]
             if others:
                 raise InputError(
-                    f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another folder: "
+                    f"{str(self.place)!r} is not empty ({', '.join(others[:3])}) and holds no run. Give another "
+                    f"folder: "
                     "nothing is overwritten."
                 )
             return

@@ -16,8 +16,8 @@ LINE = "mixlens: stopped.\n"
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C within this block ends the process with one line and exit code 130. A process that ignores Ctrl-C (nohup) or
-    handles it continues to do so."""
+    """Ctrl-C within this block ends the process with one line and exit code 130. A process that ignores Ctrl-C (nohup)
+    or handles it continues to do so."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         try:

@@ -28,7 +28,7 @@ A text that the model writes:  mixlens report 'The cat likes' --generate 12 --mo
 
 A whole run:  mixlens report runs/corpus -o corpus.html
 
-A saved result:  mixlens report --from map.safetensors -o map.html"""
+A saved result:  mixlens report --from map.safetensors -o map.html"""  # noqa: E501
 SERVE_EXAMPLE = "Example:  mixlens serve --model agreement --model sentiment"
 
 

@@ -1,4 +1,5 @@
-"""Datasets as iterators of Example: by name from the hub, from local files, from the embedded grammar. See docs/use/data.md."""
+"""Datasets as iterators of Example: by name from the hub, from local files, from the embedded grammar. See
+docs/use/data.md."""
 
 from .catalog import DATASETS, Dataset, listing
 from .fit import check, cue_tokens, for_model, span_tokens, truncated

@@ -1,4 +1,5 @@
-"""The agreement tasks of BLiMP (Warstadt et al. 2020): for each template, where the cue is and which number the gap has."""
+"""The agreement tasks of BLiMP (Warstadt et al. 2020): for each template, where the cue is and which number the gap
+has."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ IRREGULAR: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Template:
-    """One task: its short name, the rule that finds the cue (on the 3,000 development rows the rules agree with the annotated
-    cues), and which number the longer of two forms has: of verbs the one in -s is singular, of nouns it is plural."""
+    """One task: its short name, the rule that finds the cue (on the 3,000 development rows the rules agree with the
+    annotated cues), and which number the longer of two forms has: of verbs the one in -s is singular, of nouns it is
+    plural."""
 
     short: str
     cue: Places

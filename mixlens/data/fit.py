@@ -1,5 +1,5 @@
-"""Whether examples fit a model, checked before the long work starts; which tokens hold a span of characters; and texts that
-are longer than a model reads, cut to its length as its tokenizer cuts them."""
+"""Whether examples fit a model, checked before the long work starts; which tokens hold a span of characters; and texts
+that are longer than a model reads, cut to its length as its tokenizer cuts them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def check(
 ) -> list[Example]:
     """The examples as a list, or an error that counts what is wrong and names the first of each kind.
 
-    `needs`: the fields that the work reads (cues, target, foil, label, rationale, pos, answers ...), present and not empty.
-    With "label" among them the label set must be the model's, by name or as `labels` says (see `label_ids`). No example
-    may be longer than the model reads, and a gap must be written as the model writes it (see `for_model`).
+    `needs`: the fields that the work reads (cues, target, foil, label, rationale, pos, answers ...), present and not
+    empty. With "label" among them the label set must be the model's, by name or as `labels` says (see `label_ids`). No
+    example may be longer than the model reads, and a gap must be written as the model writes it (see `for_model`).
     """
     every = list(examples)
     if not every:
@@ -73,8 +73,8 @@ def _mask_token(model: Model) -> str | None:
 
 
 def for_model(example: Example, model: Model) -> Example:
-    """The example with its gap as this model writes it: the mask token of a masked language model; of a causal model, the
-    text up to the gap. Cues and other spans move along. An example without a gap is returned as it is."""
+    """The example with its gap as this model writes it: the mask token of a masked language model; of a causal model,
+    the text up to the gap. Cues and other spans move along. An example without a gap is returned as it is."""
     if "mask" not in example.info:
         return example
     mask, (start, end) = _mask_token(model), example.info["mask"]
@@ -118,7 +118,8 @@ def cue_tokens(example: Example, trace: Trace) -> list[int]:
 
 
 def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
-    """The positions of all tokens that share a character with one of the spans (start, end, ...) of the text or the pair.
+    """The positions of all tokens that share a character with one of the spans (start, end, ...) of the text or the
+    pair.
 
     For cues, rationales, answers (`pair=True`), parts of speech. Needs a tokenizer that knows its offsets.
     """
@@ -148,8 +149,8 @@ def span_tokens(spans: Spans, trace: Trace, *, pair: bool = False) -> list[int]:
 def truncated(example: Example, model: Model, limit: int | None = None) -> Example:
     """The example with its text, and its pair, cut to `limit` tokens (by default as many as the model reads).
 
-    A pair is cut at its longer side, the paragraph of a question alone. Spans behind the cut are dropped. `info["truncated"]`
-    is the number of tokens that the whole had. An example that fits is returned as it is.
+    A pair is cut at its longer side, the paragraph of a question alone. Spans behind the cut are dropped.
+    `info["truncated"]` is the number of tokens that the whole had. An example that fits is returned as it is.
     """
     most, whole = limit or model.max_tokens, model.tokenizer(example.text, example.pair, verbose=False)["input_ids"]
     if most is None or len(whole) <= most:

@@ -58,7 +58,8 @@ def hub_rows(hub: Hub, *, split: str | None, instead: str) -> Iterator[tuple[int
 def _numbered(parts: list[Any]) -> Iterator[tuple[int, Row]]:
     number = 0
     for part in parts:
-        # Parts of speech come as numbers whose names only the hub knows. A single label stays a number: the table names it.
+        # Parts of speech come as numbers whose names only the hub knows. A single label stays a number: the table names
+        # it.
         lists: dict[str, Any] = {column: getattr(kind, "feature", None) for column, kind in part.features.items()}
         names = {column: kind.names for column, kind in lists.items() if hasattr(kind, "names")}
         for row in part:

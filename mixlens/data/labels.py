@@ -1,4 +1,5 @@
-"""Names of labels: as a row writes them, as the dataset names them, and the class of a model that each is. None is guessed."""
+"""Names of labels: as a row writes them, as the dataset names them, and the class of a model that each is. None is
+guessed."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def same(one: str, other: str) -> bool:
 
 
 def label_of(value: Any, names: Sequence[str]) -> str | None:
-    """The dataset's name for a label that is a number or a name; None for a row without one (-1, as in hidden test sets)."""
+    """The dataset's name for a label that is a number or a name; None for a row without one (-1, as in hidden test
+    sets)."""
     text = "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
     if text in ("", "-1"):
         return None
@@ -55,8 +57,8 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
 
 
 def label_ids(labels: Iterable[str], model: Model, *, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The class of the model that each label is, by name. `given` names the classes instead; a model whose classes are only
-    called LABEL_0, LABEL_1 ... needs it, since models of the same task put them in different orders."""
+    """The class of the model that each label is, by name. `given` names the classes instead; a model whose classes are
+    only called LABEL_0, LABEL_1 ... needs it, since models of the same task put them in different orders."""
     names = sorted(set(labels))
     if model.task != "classification":
         raise InputError(

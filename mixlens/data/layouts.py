@@ -1,4 +1,5 @@
-"""How a row becomes an Example. A layout says which fields it needs; the makers below read them and check what they say."""
+"""How a row becomes an Example. A layout says which fields it needs; the makers below read them and check what they
+say."""
 
 from __future__ import annotations
 
@@ -146,8 +147,8 @@ def marked(*, labels: Sequence[str], label: str) -> Layout:
 
 
 def marked_by_several(*, labels: Sequence[str], meaning: Mapping[str, str] | None = None) -> Layout:
-    """HateXplain as published: three people each. The label most of them gave (none: not part of the dataset); every token
-    that one of them marked (the authors' union), and none where the label is normal, as in their evaluation."""
+    """HateXplain as published: three people each. The label most of them gave (none: not part of the dataset); every
+    token that one of them marked (the authors' union), and none where the label is normal, as in their evaluation."""
     published = ("hatespeech", "normal", "offensive")
 
     @needs("post_tokens", "annotators", "rationales")
@@ -253,8 +254,8 @@ def word_left_out(words: str, place: str, target: str, foil: str, *, number: str
 
 @needs("UID", "sentence_good", "sentence_bad")
 def minimal_pair(row: Row) -> Example:
-    """BLiMP as published: two sentences that differ in one word. The rules of the sentence's template find the cue and the
-    number."""
+    """BLiMP as published: two sentences that differ in one word. The rules of the sentence's template find the cue and
+    the number."""
     template, both = TEMPLATES[row["UID"]], []
     for side in ("good", "bad"):  # contractions are written out, as Value Zeroing does: "hasn't" is two words
         sentence = text_of(row, f"sentence_{side}")
@@ -280,7 +281,8 @@ GAP = "***mask***"
 
 @needs("n_attractors", "masked", "good", "bad")
 def sentence_with_gap(row: Row) -> Example:
-    """Goldberg's file: the number of attractors, the sentence, the sentence with ***mask***, the verb, its other form."""
+    """Goldberg's file: the number of attractors, the sentence, the sentence with ***mask***, the verb, its other
+    form."""
     words = text_of(row, "masked").split()
     if words.count(GAP) != 1:
         raise InputError(f"the sentence has {words.count(GAP)} times {GAP}, not once.")
@@ -291,7 +293,8 @@ def sentence_with_gap(row: Row) -> Example:
 
 @needs("orig_sentence", "subj", "subj_index", "verb_index", "n_diff_intervening")
 def parsed_sentence(row: Row) -> Example:
-    """Linzen's own file: the subject is known, so it is the cue. Places are counted from 1. It names no other verb form."""
+    """Linzen's own file: the subject is known, so it is the cue. Places are counted from 1. It names no other verb
+    form."""
     words = text_of(row, "orig_sentence").split()
     subject, verb = (_place(words, _whole(row, f"{part}_index") - 1, f"{part}_index") for part in ("subj", "verb"))
     if words[subject].casefold() != text_of(row, "subj").casefold():

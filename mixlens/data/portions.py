@@ -1,4 +1,5 @@
-"""Balanced data and its equal halves, Train and Test (Value Zeroing, section 4.1): the same examples on every machine."""
+"""Balanced data and its equal halves, Train and Test (Value Zeroing, section 4.1): the same examples on every
+machine."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ def refuse_unknown_half(half: str | None) -> None:
 
 
 def portion(examples: Iterable[Example], half: str | None, *, balanced: Sequence[str]) -> Iterator[Example]:
-    """All the examples, or one of two halves, in their order. Of a `balanced` task as many singular as plural ones are kept;
-    those to keep are drawn without replacement.
+    """All the examples, or one of two halves, in their order. Of a `balanced` task as many singular as plural ones are
+    kept; those to keep are drawn without replacement.
 
-    Half of the examples of each task and number are Train, drawn by a fixed seed. Where a task has an odd number of examples of
-    a kind, Train gets one more, and of the next task Test does.
+    Half of the examples of each task and number are Train, drawn by a fixed seed. Where a task has an odd number of
+    examples of a kind, Train gets one more, and of the next task Test does.
     """
     kept = list(examples)
     for task in balanced:

@@ -41,14 +41,15 @@ def load(
     pair_field: str | None = None,
     label_field: str | None = None,
 ) -> Iterator[Example]:
-    """Examples of a dataset of `mixlens data`: from the hub, or from `path`, a file or a folder that holds `{split}.jsonl`
-    (or .csv, .tsv, .parquet) with the documented fields. A file alone, or a hub id, is read as `read` does, and takes its
+    """Examples of a dataset of `mixlens data`: from the hub, or from `path`, a file or a folder that holds
+    `{split}.jsonl` (or .csv, .tsv, .parquet) with the documented fields. A file alone, or a hub id, is read as `read`
+    does, and takes its
     `text_field`, `pair_field` and `label_field`.
 
     `n` takes the first n; with `seed`, n drawn at random, the same for the same seed, in the order of the file. The two
     grammars have no end: `n` takes the first n sentences of stream `seed` (0). Their splits are train and heldout
-    (default): pairs of words that the embedded models have never seen together. `blimp_vz` is divided into two equal halves,
-    train and test, wherever it is read from. Every dataset also reads the rows that `data.stored` writes.
+    (default): pairs of words that the embedded models have never seen together. `blimp_vz` is divided into two equal
+    halves, train and test, wherever it is read from. Every dataset also reads the rows that `data.stored` writes.
 
     What is wrong with the whole is refused here, before the first example; a row that is wrong raises when it comes.
     """
@@ -73,7 +74,8 @@ def _refuse_count(name: str, count: int | None) -> None:
 
 
 def _sample(examples: Iterator[Example], n: int | None, seed: int | None) -> Iterator[Example]:
-    """The first n; with a seed n of them drawn at random, each with the same chance, in their order: one pass, n in memory."""
+    """The first n; with a seed n of them drawn at random, each with the same chance, in their order: one pass, n in
+    memory."""
     if seed is None:
         return islice(examples, n)
     if n is None:
@@ -128,8 +130,8 @@ def read(
 
 
 def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iterator[Example | RowError]:
-    """The examples of a dataset of the catalog, from a local file or from the hub. A dataset of two halves has one split on the
-    hub, or one file."""
+    """The examples of a dataset of the catalog, from a local file or from the hub. A dataset of two halves has one
+    split on the hub, or one file."""
     if dataset.halves:
         refuse_unknown_half(split)
         whole = _strict(_of_dataset(replace(dataset, halves=False), path, None))
@@ -141,7 +143,8 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
         numbered = rows(place, keep_bad=True, columns=dataset.columns)
     elif dataset.hub is None:
         raise InputError(
-            f"{dataset.name!r} is not on the hub. Give a local file as path=: {TABLES}, with the fields {dataset.fields}."
+            f"{dataset.name!r} is not on the hub. Give a local file as path=: {TABLES}, with the fields "
+            f"{dataset.fields}."
         )
     else:
         instead = f"A local file would do, as path=: {TABLES}, with the fields {dataset.fields}."
@@ -158,7 +161,8 @@ def _of_dataset(dataset: Dataset, path: Named | None, split: str | None) -> Iter
 
 
 def rows_of(name: str, *, split: str | None, content: Source | None = None) -> tuple[str, str, Iterator[Any]]:
-    """The name of a file or a hub dataset, the word for one of its rows, and its numbered rows, bad ones as RowErrors."""
+    """The name of a file or a hub dataset, the word for one of its rows, and its numbered rows, bad ones as
+    RowErrors."""
     place = Path(name)
     if content is not None or is_file(place) or place.suffix.lower() in READERS:
         _refuse_split(place, split)
@@ -197,7 +201,8 @@ def _of_texts(
 def _examples(
     numbered: Iterator[Any], convert: Convert, source: str, unit: str, *, own_ids: bool = True
 ) -> Iterator[Example | RowError]:
-    """Each row as an example, or as the RowError that says why it is none; nothing for a row that the dataset leaves out."""
+    """Each row as an example, or as the RowError that says why it is none; nothing for a row that the dataset leaves
+    out."""
     for number, row in numbered:
         try:
             example = row if isinstance(row, RowError) else convert(row)
@@ -268,7 +273,8 @@ def _refuse_split(place: Path, split: str | None) -> None:
 
 
 def _strict(examples: Iterator[Example | RowError]) -> Iterator[Example]:
-    """The examples; a RowError is raised when it comes. The first is read now, so that a file of another shape is refused now."""
+    """The examples; a RowError is raised when it comes. The first is read now, so that a file of another shape is
+    refused now."""
 
     def checked() -> Iterator[Example]:
         for example in examples:

@@ -25,7 +25,8 @@ LONGEST_CELL = 1 << 24  # characters; what an unclosed quote may swallow before 
 
 
 class RowError(InputError):
-    """One row that cannot be used. Its place and the reason are attributes, for a caller that goes on with the next row."""
+    """One row that cannot be used. Its place and the reason are attributes, for a caller that goes on with the next
+    row."""
 
     def __init__(
         self, source: str, number: int, reason: str, unit: str = "line", lines: int = 1, id: str | None = None
@@ -55,8 +56,9 @@ def rows(
     """(number, row) for every row: the line it begins on, or its place in a Parquet file, counted from 1.
 
     A row that cannot be read raises a RowError; with `keep_bad` the RowError takes the row's place and reading goes on.
-    `columns` names the columns of a CSV or TSV file that has no header. Lines without any text are passed over. `content` is
-    the file as an earlier reader opened it: reading stops with an error where its bytes have changed since.
+    `columns` names the columns of a CSV or TSV file that has no header. Lines without any text are passed over.
+    `content` is the file as an earlier reader opened it: reading stops with an error where its bytes have changed
+    since.
     """
     place = Path(path)
     reader = reader_of(place)
@@ -153,7 +155,8 @@ def _csv(place: Path, columns: Any, file: BinaryIO, *, delimiter: str, quoting: 
 
 
 def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
-    """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the text."""
+    """Refuse a header of names with another sign between them: read as one name, it would lead every cell into the
+    text."""
     if delimiter in header:
         return
     for sign, told in SEPARATORS.items():
@@ -163,14 +166,15 @@ def _refuse_separator(place: Path, header: str, delimiter: str) -> None:
             raise RowError(
                 place.name,
                 1,
-                f"{told} stands between the fields, and a {place.suffix.lower()} file is read with {SEPARATORS[delimiter]} "
+                f"{told} stands between the fields, and a {place.suffix.lower()} file is read with "
+                f"{SEPARATORS[delimiter]} "
                 f"there. Save it with {SEPARATORS[delimiter]} between them.{tabs}",
             )
 
 
 def _csv_cells(source: str, reader: Any) -> Iterator[tuple[int, list[str] | RowError]]:
-    """(first line, cells) of each row with text in it. A row that goes on over many lines and is no CSV has, most often, a quote
-    that nobody closed."""
+    """(first line, cells) of each row with text in it. A row that goes on over many lines and is no CSV has, most
+    often, a quote that nobody closed."""
     while True:
         number = reader.line_num + 1
         limit = csv.field_size_limit(LONGEST_CELL)  # the module has one for all its users: it is put back below

@@ -43,7 +43,8 @@ class Source:
         same = hashlib.sha256(found).digest() == self._pieces[number] if number < len(self._pieces) else not found
         if not same:
             raise InputError(
-                f"{str(self.place)!r} changed while it was read. Nothing was made of what is new in it: put the file back as it "
+                f"{str(self.place)!r} changed while it was read. Nothing was made of what is new in it: put the file "
+                f"back as it "
                 "was and give the same command to go on, or give another folder for the file as it is now."
             )
         return found

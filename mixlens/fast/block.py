@@ -1,9 +1,10 @@
-"""The same block, sooner: each value is computed once, values made of weights are kept on the model, several layers are one.
+"""The same block, sooner: each value is computed once, values made of weights are kept on the model, several layers are
+one.
 
-Three things differ from `layer.Block`, and no number does. A value is computed when it is first asked for, once. What is made of
-weights alone (frozen norms, norms folded into W_O, its Gram matrices) is kept by the model from one call to the next, and every
-call that uses it sends a probe through the module (`model/kept.py`). And a block may hold several layers: then the first axis of
-everything is layers, which keeps a GPU busy.
+Three things differ from `layer.Block`, and no number does. A value is computed when it is first asked for, once. What
+is made of weights alone (frozen norms, norms folded into W_O, its Gram matrices) is kept by the model from one call to
+the next, and every call that uses it sends a probe through the module (`model/kept.py`). And a block may hold several
+layers: then the first axis of everything is layers, which keeps a GPU busy.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Block(plain_layer.Block):
         self.several = not isinstance(layer, LayerTrace)
         self.layers: tuple[LayerTrace, ...] = (layer,) if isinstance(layer, LayerTrace) else tuple(layer)
         self.layer, self.index, self.targets = self.layers[0], index, None
-        # Layers of a batch of one example: their batch axis becomes the axis of layers, and nothing is cut out or put together.
+        # Layers of a batch of one example: their batch axis becomes the axis of layers, and nothing is cut out or put
+        # together.
         self.one_of_batch = self.several and self.layer.input.shape[:-2] == (1,)
         self.modules, self.store = self.layer.parts, self.layer.parts.kept
         self.dtype = working_dtype(self.layer.input.dtype)
@@ -198,12 +200,14 @@ class Block(plain_layer.Block):
 
     @cached_property
     def countable(self) -> bool:
-        """Are the output projections plain modules, here, whose changes torch counts? Only of such ones is anything kept."""
+        """Are the output projections plain modules, here, whose changes torch counts? Only of such ones is anything
+        kept."""
         modules = [layer.parts.output for layer in self.layers]
         return all(is_plain(one) and not is_away(one) and module_state(one) is not None for one in modules)
 
     def kept(self, kind: str, name: tuple[int, ...], make: Callable[[], _T]) -> _T:
-        """What is made of the output projections and a chain with this name, once as long as they stay what they are."""
+        """What is made of the output projections and a chain with this name, once as long as they stay what they
+        are."""
         modules = [layer.parts.output for layer in self.layers]
         key = (kind, self.several, self.dtype, name)
         return self.store.recall(
@@ -243,7 +247,8 @@ class Block(plain_layer.Block):
         return self.projected(self.attention @ self.values)
 
     def gram(self, chain: Chain) -> Tensor:
-        """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all vectors."""
+        """<P f^h_j, P f^g_j>, [... key head head], from the values alone or a few sources at a time: nobody holds all
+        vectors."""
         metric = self.metric(chain) if loops.fused("inner", self.values) is not None else None
         if metric is not None:
             return loops.inner(self.values_by_source, metric)
@@ -270,7 +275,8 @@ class Block(plain_layer.Block):
         return by_heads(a, b, room) if (a.dim(), b.dim()) == (4, 3) else torch.matmul(a, b, out=room)
 
     def room(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Memory for a temporary, the same for every block of one call: on a CPU fresh memory costs more than the work in it."""
+        """Memory for a temporary, the same for every block of one call: on a CPU fresh memory costs more than the work
+        in it."""
         size, key = math.prod(shape), (name, self.dtype)
         if self.x.device.type != "cpu":
             return self.x.new_empty(*shape)
@@ -339,7 +345,8 @@ class Block(plain_layer.Block):
         self.compared[identity] = (value, self.tolerance(identity) if allowed is None else allowed)
 
     def watch(self, module: nn.Module) -> None:
-        """Compare this module's answer to its probe at the end of every call, whether something kept is made of it or not."""
+        """Compare this module's answer to its probe at the end of every call, whether something kept is made of it or
+        not."""
         width = self.head_width if module is self.modules.output else self.x.shape[-1]
         self.store.recall(
             [module], ("watched",), lambda: None, width=width, dtype=self.layer.input.dtype, used=self.used
@@ -349,7 +356,8 @@ class Block(plain_layer.Block):
 
     @cached_property
     def first_product(self) -> FirstProduct | None:
-        """The feed-forward's first product as a linear map of what attention wrote, where one norm alone is in between."""
+        """The feed-forward's first product as a linear map of what attention wrote, where one norm alone is in
+        between."""
         return first_product(self)
 
     def moved_without_each(self, measure: Measure, view: View, still: Tensor, **options: Any) -> Tensor:
@@ -370,7 +378,8 @@ class Block(plain_layer.Block):
 
 
 def by_heads(values: Tensor, weights: Tensor, room: Tensor | None = None) -> Tensor:
-    """values [batch head key e] @ weights [head e d], one product a head: `matmul` would copy the weights for each example."""
+    """values [batch head key e] @ weights [head e d], one product a head: `matmul` would copy the weights for each
+    example."""
     batch, heads, keys, e = values.shape
     flat = values.transpose(0, 1).reshape(heads, batch * keys, e)
     product = torch.matmul(flat, weights, out=None if room is None else room.view(heads, batch * keys, -1))

@@ -1,7 +1,7 @@
 """CUDA graphs: a GPU waits for Python at a short text's many small operations, so what comes again is replayed as one.
 
-What is replayed are the same operations on tensors of the same kind: the same bits. A graph is used as long as all it was
-made from is what it was (weights may change in place: they are read anew), and every map is proven as ever.
+What is replayed are the same operations on tensors of the same kind: the same bits. A graph is used as long as all it
+was made from is what it was (weights may change in place: they are read anew), and every map is proven as ever.
 `MIXLENS_GRAPHS=off` in the environment switches them off.
 """
 
@@ -52,7 +52,8 @@ class Captured:
     times: int
 
     def readable(self, state: Callable[[], object | None]) -> bool:
-        """Whether what it reads is still there: of a whole model, which takes a while to go through, the memory alone."""
+        """Whether what it reads is still there: of a whole model, which takes a while to go through, the memory
+        alone."""
         if isinstance(self.state, Standing):
             return [weight.data_ptr() for weight in self.state.weights] == self.state.places
         return self.state == state()
@@ -74,7 +75,8 @@ class Captured:
 
 @dataclass(frozen=True)
 class Work:
-    """What may be captured: tensors, the function of them, the state of all else that it reads, and what is to be held."""
+    """What may be captured: tensors, the function of them, the state of all else that it reads, and what is to be
+    held."""
 
     what: object  # all else that it depends on
     tensors: Sequence[Tensor]
@@ -229,10 +231,11 @@ def _capture(graph: Any, pool: Any, current: Any, compute: Callable[[], Any]) ->
 
 
 class Standing:
-    """A model as it stands: its modules, all they hold, their configurations, what their classes do, where their weights lie.
+    """A model as it stands: its modules, all they hold, their configurations, what their classes do, where their
+    weights lie.
 
-    Equal where all of that is the very same, the numbers in the weights aside. One with hooks is never the same: they may do
-    anything.
+    Equal where all of that is the very same, the numbers in the weights aside. One with hooks is never the same: they
+    may do anything.
     """
 
     def __init__(self, model: nn.Module, counts: Sequence[object] = ()):
@@ -251,7 +254,8 @@ class Standing:
         self._lists: list[tuple[Any, Any]] = []
 
     def remember(self) -> Standing:
-        """Note what is in the lists that modules hold: one may change and stay the same list. Torch's own are left out."""
+        """Note what is in the lists that modules hold: one may change and stay the same list. Torch's own are left
+        out."""
         modules = [module for module in self.held if isinstance(module, nn.Module)]
         own = {id(value) for module in modules for name, value in module.__dict__.items() if name in _OWN}
         lists = [value for value in self.held if value.__class__ in LISTS and id(value) not in own]

@@ -1,4 +1,5 @@
-"""Frozen norms that are kept with their modules, the norms of several layers as one, and the names of chains of norms."""
+"""Frozen norms that are kept with their modules, the norms of several layers as one, and the names of chains of
+norms."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def beside(parameter: Tensor, z: Tensor) -> Tensor:
 
 
 def known_norm(kept: Kept, module: nn.Module, like: Tensor, dtype: torch.dtype, used: Used) -> FrozenNorm:
-    """The frozen norm of a module, asked once as long as the module is the same. `dtype`: the number type that it reads."""
+    """The frozen norm of a module, asked once as long as the module is the same. `dtype`: the number type that it
+    reads."""
 
     def make() -> FrozenNorm:
         norm = FrozenNorm.of(module, like.shape[-1], like.dtype)

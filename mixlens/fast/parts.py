@@ -75,7 +75,8 @@ class Parts(plain_layer.Parts):
 
     @property
     def norms(self) -> list[tuple[Tensor, bool]]:
-        """All norms, the branch's first, as the loops take them: gamma as it broadcasts, and whether the mean is subtracted."""
+        """All norms, the branch's first, as the loops take them: gamma as it broadcasts, and whether the mean is
+        subtracted."""
         return [(norm.gamma_beside(self.block.x), norm.centred) for norm in (*self.chain.branch, *self.chain.stream)]
 
     reciprocals = cached_property(plain_layer.Parts.reciprocals.fget)  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""Whether what is kept of a module's weights may be used: are its changes counted, and does it answer its probe as it did?"""
+"""Whether what is kept of a module's weights may be used: are its changes counted, and does it answer its probe as it
+did?"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from . import loops
 def changes_of(used: Used, like: Tensor) -> list[Tensor]:
     """How far answers of modules to their probes are from those of then, over what the order of sums may do.
 
-    One number for all answers of one kind, which a GPU compares at once. On a CPU answers that are the same to the last bit are
-    left out.
+    One number for all answers of one kind, which a GPU compares at once. On a CPU answers that are the same to the last
+    bit are left out.
     """
     kinds: dict[object, list[tuple[Tensor, Tensor]]] = {}
     for module, memory in used.items():

@@ -1,8 +1,8 @@
 """Several small maps trained side by side: each training is what it is alone, in fewer and larger steps.
 
-One map of a few hundred features keeps a GPU busy for a small part of a step; most of the time goes into starting kernels. Here
-the weights of all maps are stacked, [map ...], and one step is one step of each map: on its own rows in its own order, until its
-own end. Maps that have ended leave the stack.
+One map of a few hundred features keeps a GPU busy for a small part of a step; most of the time goes into starting
+kernels. Here the weights of all maps are stacked, [map ...], and one step is one step of each map: on its own rows in
+its own order, until its own end. Maps that have ended leave the stack.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Side = tuple[Tensor, Tensor]  # [row d] and what it should be
 
 @dataclass
 class Learner:
-    """A map with its first weights, the rows that it learns from, those that stop it, and where its random numbers stand."""
+    """A map with its first weights, the rows that it learns from, those that stop it, and where its random numbers
+    stand."""
 
     map: nn.Module
     train: Side
@@ -104,8 +105,8 @@ class Stack:
 def train(
     learners: list[Learner], *, row_loss: RowLoss, rate: float, batch: int, patience: int, epochs: int | None
 ) -> None:
-    """Trains the map of each learner in place. It ends with the weights of its best epoch: after `patience` epochs that served
-    the rows of `stop` no better, or after `epochs`."""
+    """Trains the map of each learner in place. It ends with the weights of its best epoch: after `patience` epochs that
+    served the rows of `stop` no better, or after `epochs`."""
     stack = Stack([one.map for one in learners])
     x, y = map(torch.cat, zip(*(one.train for one in learners), strict=True))
     start = 0
@@ -131,7 +132,8 @@ def train(
 
 
 def _epoch(learners: Sequence[Learner], batch: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The steps of one epoch: rows [map batch] and their weights [map batch], which sum to 1 over a map's rows of the step.
+    """The steps of one epoch: rows [map batch] and their weights [map batch], which sum to 1 over a map's rows of the
+    step.
 
     The last step of a map may have fewer rows; a map with fewer steps than others has weights 0 in the last ones.
     """

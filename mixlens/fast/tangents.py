@@ -1,7 +1,7 @@
 """Directions pushed through a model, sooner: what forward-mode differentiation multiplies without need is left out.
 
-Of a linear map y = x W + b with a direction t at x, torch computes three products: x W, t W, and x times the tangent of W, which
-is zero. Here the third is left out, and x W is computed once where all copies of a text hold the same x.
+Of a linear map y = x W + b with a direction t at x, torch computes three products: x W, t W, and x times the tangent of
+W, which is zero. Here the third is left out, and x W is computed once where all copies of a text hold the same x.
 """
 
 from __future__ import annotations

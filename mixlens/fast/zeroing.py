@@ -1,8 +1,8 @@
 """Value Zeroing, sooner: the feed-forward without each source, from what changes.
 
-Without source j the stream at i is u_i - z_ij. One norm stands between the stream and the feed-forward's first product, so that
-product is linear in z_ij but for one scalar, the new standard deviation. It is put together from one product per source and head
-instead of one per pair.
+Without source j the stream at i is u_i - z_ij. One norm stands between the stream and the feed-forward's first product,
+so that product is linear in z_ij but for one scalar, the new standard deviation. It is put together from one product
+per source and head instead of one per pair.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from .parts import Parts
 if TYPE_CHECKING:
     from .block import Block
 
-# From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than float32
+# From so many tokens on scores are so small that one half-precision product of the changes is nearer to float64 than
+# float32
 # of whole vectors is; with fewer, three products are as exact as float32 and cost little.
 WHOLE_FROM = 256
 
 
 @dataclass(frozen=True)
 class FirstProduct:
-    """W g(u) + b for u = stream - z, with g a norm: (W gamma C u_i - W gamma C z) / s(u) + W beta + b, for up and gate."""
+    """W g(u) + b for u = stream - z, with g a norm: (W gamma C u_i - W gamma C z) / s(u) + W beta + b, for up and
+    gate."""
 
     norm: FrozenNorm
     unscaled: FrozenNorm  # the norm without gamma
@@ -62,7 +64,8 @@ class FirstProduct:
 
 
 def first_product(block: Block) -> FirstProduct | None:
-    """The feed-forward's first product as a linear map of what attention wrote; None where more than a norm is in between."""
+    """The feed-forward's first product as a linear map of what attention wrote; None where more than a norm is in
+    between."""
     part = block.wide_modules
     places = [place for place in ("norm_after_attention", "norm_before_mlp") if getattr(part, place) is not None]
     if len(places) != 1 or part.parallel or part.norm_on_attention is not None:
@@ -115,7 +118,8 @@ def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) ->
         return block.after_attention(block.attention_output.unsqueeze(-3) - tile)
     u = block.stream.unsqueeze(-3) - tile
     normed, reciprocal = product.norm.with_reciprocal(u)
-    # What the activation reads, of up and of the gate: (base - weights @ vectors) / scale + constant, in two passes. The constant
+    # What the activation reads, of up and of the gate: (base - weights @ vectors) / scale + constant, in two passes.
+    # The constant
     # is one more head whose weight is one.
     weights = torch.cat([block.by_source[..., sources, :, :] * -reciprocal, torch.ones_like(reciprocal)], -1)
     reads = []
@@ -133,7 +137,8 @@ def without(block: Block, sources: slice, tile: Tensor, *, few: bool = False) ->
 def moved_without_each(
     block: Block, measure: Measure, view: View, still: Tensor, *, few: bool = False, cosine: bool = False
 ) -> Tensor:
-    """`layer.Block.moved_without_each`. `few`: of one target. `cosine`: the measure is the cosine distance of whole vectors."""
+    """`layer.Block.moved_without_each`. `few`: of one target. `cosine`: the measure is the cosine distance of whole
+    vectors."""
     if not block.is_stock:
         return PlainBlock.moved_without_each(block, measure, view, still)
     distances = cosine_from_changes(block) if cosine and not few else None
@@ -141,7 +146,8 @@ def moved_without_each(
 
 
 def distances_by_tiles(block: Block, measure: Measure, view: View, still: Tensor, *, few: bool) -> Tensor:
-    """Distances [... query key] between the layer's output and its output without each source, a tile of sources at a time."""
+    """Distances [... query key] between the layer's output and its output without each source, a tile of sources at a
+    time."""
     distances = torch.zeros_like(block.attention[..., 0, :, :])
     for sources in tiles(distances.shape[-1], block.x.numel(), block.x.device, times=8):
         rows = readers(block, sources)
@@ -165,8 +171,8 @@ def cosine_from_changes(block: Block) -> Tensor | None:
 
     Only what changes is computed. With z_ij taken away, the variance before the feed-forward becomes
     s'^2 = s^2 + (a_ij^T G_j a_ij - 2 <C u_i, C z_ij>) / d, and what the feed-forward reads moves by
-    (s / s' - 1) (h_i - const) - W gamma C z_ij / s'. The change of its activations goes through the second product, and the
-    distance follows from the change of the output: no small difference of large numbers anywhere.
+    (s / s' - 1) (h_i - const) - W gamma C z_ij / s'. The change of its activations goes through the second product, and
+    the distance follows from the change of the output: no small difference of large numbers anywhere.
     """
     loop = loops.fused("turned", block.x)
     product = None if loop is None else block.first_product
@@ -191,8 +197,8 @@ def cosine_from_changes(block: Block) -> Tensor | None:
 
 
 def _changes(block: Block, product: FirstProduct, halves: int) -> dict[str, Any]:
-    """What the fused loop reads of the stream and of the first product: for each source, for the stream as it was, and as a
-    constant; of up, then of the gate."""
+    """What the fused loop reads of the stream and of the first product: for each source, for the stream as it was, and
+    as a constant; of up, then of the gate."""
     norm, projection = product.norm, block.projection
     u, s = block.stream, norm.scale(block.stream)  # [query d], [query 1]
     if norm.centred:

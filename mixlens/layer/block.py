@@ -84,7 +84,8 @@ class Block(Identities):
 
     @property
     def reach(self) -> Tensor:
-        """[... query key]: where a position may look, by the model's mask (by its weights, where it hands out nothing else)."""
+        """[... query key]: where a position may look, by the model's mask (by its weights, where it hands out nothing
+        else)."""
         layer = self.layer
         if layer.weights is not None:
             return self.of_targets((layer.weights > 0).any(-3))
@@ -124,7 +125,8 @@ class Block(Identities):
         return self.attention[..., source].transpose(-1, -2) @ vectors
 
     def written_by(self, head: int) -> Tensor:
-        """sum_j a^h_ij f^h_j: what one head wrote, [... query d]. All heads and b_O together are what attention wrote."""
+        """sum_j a^h_ij f^h_j: what one head wrote, [... query d]. All heads and b_O together are what attention
+        wrote."""
         return self.attention[..., head, :, :] @ self.values[..., head, :, :] @ self.projection[..., head, :, :]
 
     @property
@@ -134,7 +136,8 @@ class Block(Identities):
         return self.projected(own[..., None] * self.of_targets(self.values))
 
     def parts(self, stage: str) -> Parts:
-        """w_ij at a stage: "attention" (z_ij itself), "residual" (with x_i in w_ii), "norm" (normed), "layer" (normed again)."""
+        """w_ij at a stage: "attention" (z_ij itself), "residual" (with x_i in w_ii), "norm" (normed), "layer" (normed
+        again)."""
         return Parts(self, self.chain(stage), residual=stage != "attention")
 
     def chain(self, stage: str) -> Chain:
@@ -159,7 +162,8 @@ class Block(Identities):
         return replace(norm, gamma=norm.gamma.to(self.x.device), beta=norm.beta.to(self.x.device))
 
     def called(self, place: str, u: Tensor) -> Tensor:
-        """The model's own norm at this place on u [... pos d], or u where there is none. A hook finds the axes of a batch."""
+        """The model's own norm at this place on u [... pos d], or u where there is none. A hook finds the axes of a
+        batch."""
         module, batch = getattr(self.modules, place), u if u.dim() > 2 else u.unsqueeze(0)
         return u if module is None else module(batch.to(self.layer.input.dtype)).to(self.dtype).view_as(u)
 
@@ -182,7 +186,8 @@ class Block(Identities):
         return replace(self.modules, **copies)
 
     def after_attention(self, a: Tensor, modules: LayerParts | None = None) -> Tensor:
-        """The layer's output if attention had written `a`: everything behind it, run again (by `modules`, if they are at hand).
+        """The layer's output if attention had written `a`: everything behind it, run again (by `modules`, if they are
+        at hand).
 
         `a` is [... pos d], or [... tile pos d] for several alternatives at once.
         """
@@ -195,8 +200,8 @@ class Block(Identities):
 
     @property
     def is_stock(self) -> bool:
-        """Is all code of the layer that of known packages? A user's own is run as the model runs it: on every position of one
-        text, [1 pos d]. It may treat positions, and the rows of a batch, differently."""
+        """Is all code of the layer that of known packages? A user's own is run as the model runs it: on every position
+        of one text, [1 pos d]. It may treat positions, and the rows of a batch, differently."""
         return is_stock(self.modules.layer)
 
     def _behind_attention(self, a: Tensor, part: LayerParts) -> Tensor:
@@ -218,7 +223,8 @@ class Block(Identities):
     ) -> Tensor:
         """How far each output is from itself without each source's part, [... query key].
 
-        `measure` compares two representations as `view` shows them; `still` [... 1 pos d] is the output left alone, viewed.
+        `measure` compares two representations as `view` shows them; `still` [... 1 pos d] is the output left alone,
+        viewed.
         `few` and `cosine` say what may be computed sooner: they change nothing here.
         """
         modules, distances = self.wide_modules, []

@@ -89,8 +89,8 @@ class Identities:
 
     @property
     def identities(self) -> dict[str, Identity]:
-        """How far the rebuilt layer is from what the model wrote (biases, frozen norms and residuals included), and how far it
-        may be. What a method compared by itself is included, so ask when all methods are done."""
+        """How far the rebuilt layer is from what the model wrote (biases, frozen norms and residuals included), and how
+        far it may be. What a method compared by itself is included, so ask when all methods are done."""
         rebuilt = self.rebuilt
         if self.layer.input.dtype in HALF:
             whole, seen = self.all_parts + self.bias, self.attention_output
@@ -101,7 +101,8 @@ class Identities:
 
     @property
     def rounding(self) -> Tensor:
-        """What half precision's rounding of each term a^h_ij v^h_j does to their sum over j, in eps, [... pos]; at least 1.
+        """What half precision's rounding of each term a^h_ij v^h_j does to their sum over j, in eps, [... pos]; at
+        least 1.
 
         sqrt(sum_hj (a^h_ij |v^h_j|)^2) over the length of the sum: large where the terms of a token cancel.
         """
@@ -131,7 +132,8 @@ class Identities:
         return allowed[dtype]
 
     def rounds_inside(self, module: nn.Module, u: Tensor) -> bool:
-        """Does a module of a float64 model compute in float32? Then it does not notice a change of 1e-10 in every other feature.
+        """Does a module of a float64 model compute in float32? Then it does not notice a change of 1e-10 in every other
+        feature.
 
         (A norm does not notice a change of all features by one factor, whatever it computes in.)
         """
@@ -143,7 +145,8 @@ class Identities:
 
     @property
     def eps(self) -> float:
-        """The rounding error of what is behind attention, run again: that of float32 where a norm of a float64 model is so."""
+        """The rounding error of what is behind attention, run again: that of float32 where a norm of a float64 model is
+        so."""
         return EPS[torch.float32] if self.tolerance("layer") != LAYER_TOLERANCE[torch.float64] else EPS[torch.float64]
 
     def prove(self) -> dict[str, float]:
@@ -167,11 +170,14 @@ def refusal(identity: str, value: float, allowed: float, layer: int) -> str:
     """The line that says which identity failed in which layer."""
     if identity == "weights":
         return (
-            f"layer {layer}: its modules give other answers than a moment ago (weights: {value:.1e} times what rounding does). "
-            "No map is given. Something changes the model's weights while it is read: another thread, or a random module."
+            f"layer {layer}: its modules give other answers than a moment ago (weights: {value:.1e} times what "
+            f"rounding does). "
+            "No map is given. Something changes the model's weights while it is read: another thread, or a random "
+            "module."
         )
     return (
         f"layer {layer}: the model's own output does not match its parts ({identity}: relative gap {value:.1e}, "
-        f"allowed {allowed:.0e}). No map is given. If the model was changed after the trace was made, trace the text again; "
+        f"allowed {allowed:.0e}). No map is given. If the model was changed after the trace was made, trace the text "
+        f"again; "
         "else run `mixlens check` on this model."
     )

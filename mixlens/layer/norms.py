@@ -1,4 +1,5 @@
-"""Norms with their statistics held still, and the chains of norms that a part passes on its way to a stage of the layer."""
+"""Norms with their statistics held still, and the chains of norms that a part passes on its way to a stage of the
+layer."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ PROBE_LENGTH = 2.0**27  # a power of two, so that the answer is exact; eps is no
 
 @dataclass(frozen=True)
 class FrozenNorm:
-    """A normalisation with its statistics held still: g(z) = gamma * C z / s_i, a linear map divided by the target's scale.
+    """A normalisation with its statistics held still: g(z) = gamma * C z / s_i, a linear map divided by the target's
+    scale.
 
     C subtracts the mean (layer norm) or nothing (RMS norm). Nothing is read off the module: gamma, beta, C and eps
     are found by calling it on vectors whose answer tells them, so any norm of this form works, whatever its class.
@@ -80,7 +82,8 @@ class FrozenNorm:
 
 
 def _asked(module: nn.Module, width: int, dtype: torch.dtype, input_dtype: torch.dtype) -> FrozenNorm:
-    """gamma, beta, C and eps from the module's answers to vectors of alternating sign: long, shifted, and ever shorter."""
+    """gamma, beta, C and eps from the module's answers to vectors of alternating sign: long, shifted, and ever
+    shorter."""
     device = place_of(module)
     signs = torch.ones(2, width, dtype=input_dtype, device=device)
     signs[:, 1::2] = -1

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Parts:
     """w_ij = P z_ij / p_i, plus R x_i / r_i where i = j and the stage has the residual in it.
 
-    P are all norms of the chain and p_i the product of their scales at i; R and r_i those on the stream alone. The parts
-    are never held for all pairs: ask for what is needed.
+    P are all norms of the chain and p_i the product of their scales at i; R and r_i those on the stream alone. The
+    parts are never held for all pairs: ask for what is needed.
     """
 
     def __init__(self, block: Block, chain: Chain, *, residual: bool):
@@ -49,7 +49,8 @@ class Parts:
         return torch.stack([(y.abs() - (y + shift - vectors).abs()).sum(-1) for _, vectors in self.each()], -1)
 
     def head_lengths(self, head: int) -> Tensor:
-        """|P a^h_ij f^h_j| / p_i of one head, [... query key]: a^h_ij |P f^h_j| / p_i, for a weight only scales its vector.
+        """|P a^h_ij f^h_j| / p_i of one head, [... query key]: a^h_ij |P f^h_j| / p_i, for a weight only scales its
+        vector.
 
         The residual, b_O and the norms' biases belong to no head and are in none of them.
         """

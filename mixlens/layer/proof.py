@@ -33,7 +33,7 @@ IDENTITIES = {
     "norm_after_mlp": "the norm after the feed-forward, frozen, gives what the norm gives",
     "layer": "the layer rebuilt from its parts gives the next layer's input",
     "head": "the classifier reads the last token that is not padding",
-    "embeddings": "the first layer reads the embeddings through the embedding norm that the entry names, and through no other",
+    "embeddings": "the first layer reads the embeddings through the embedding norm that the entry names, and through no other",  # noqa: E501
 }
 
 
@@ -104,8 +104,8 @@ class Worst:
 
 
 def _embedding_gap(model: Model, encoded: Encoded) -> float:
-    """Embeddings of no length, as they are, and twice as long: a straight line in what the norm reads (without one: the first
-    layer), unless another norm came before. And what it reads is all that the first layer knows of them."""
+    """Embeddings of no length, as they are, and twice as long: a straight line in what the norm reads (without one: the
+    first layer), unless another norm came before. And what it reads is all that the first layer knows of them."""
     (none, _), (once, _), (twice, expected) = (model.embedded(encoded, factor=factor) for factor in (0.0, 1.0, 2.0))
     if none is None or once is None or twice is None:
         return float("inf")
@@ -115,8 +115,8 @@ def _embedding_gap(model: Model, encoded: Encoded) -> float:
 
 
 def _head_gap(model: Model, ids: list[int]) -> float:
-    """Of a decoder's classifier: nothing but the token at `head_position` reaches its logits. Another last hidden state there
-    changes them; other ones elsewhere do not."""
+    """Of a decoder's classifier: nothing but the token at `head_position` reaches its logits. Another last hidden state
+    there changes them; other ones elsewhere do not."""
     encoded = model.encode_ids(_ending_in_padding(model, ids))
     place = head_position(model, encoded.input_ids)
     others = [i for i in range(len(encoded.input_ids)) if i != place]
@@ -132,7 +132,8 @@ def _ending_in_padding(model: Model, ids: list[int]) -> list[int]:
 
 
 def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[str, float]:
-    """What only a watched pass can see: what the values and the feed-forward read. `following`: what the next layer reads."""
+    """What only a watched pass can see: what the values and the feed-forward read. `following`: what the next layer
+    reads."""
     part, dtype = block.modules, block.layer.input.dtype
     read = {
         "norm_before_attention": block.layer.input,
@@ -150,7 +151,8 @@ def _more_gaps(block: Block, record: dict[str, Any], following: Tensor) -> dict[
 
 
 def _norm_gaps(block: Block) -> dict[str, float]:
-    """By how much each frozen norm differs from the norm; and the norm after attention from what the model wrote there."""
+    """By how much each frozen norm differs from the norm; and the norm after attention from what the model wrote
+    there."""
     gaps = {
         place: gap(norm(block.read(place)), block.called(place, block.read(place)))
         for place, norm in block.norms.items()
@@ -193,7 +195,8 @@ def _refusal(model: Model, proof: Proof, name: str) -> str:
     """The line that says which identity fails, by how much and in which layer."""
     layer = proof.worst_layer[name]
     return (
-        f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the relative gap "
+        f"{model.name!r} is not what the family entry {model.family.name!r} says: {IDENTITIES[name]} - but the "
+        f"relative gap "
         f"is {proof.gaps[name]:.1e} in layer {layer} (allowed {proof.allowed[name]:.0e} for "
         f"{str(model.dtype).removeprefix('torch.')}). {len(proof.failed)} of {len(proof.gaps)} identities fail. "
         "No map would be true, so the model is refused. See docs/extend/add-a-family.md."

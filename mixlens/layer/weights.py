@@ -1,4 +1,5 @@
-"""What a linear module does, found by reading its weights where it is plain, and by asking it where it is not (LoRA, 4-bit)."""
+"""What a linear module does, found by reading its weights where it is plain, and by asking it where it is not (LoRA,
+4-bit)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ ASKED_LENGTH = 64.0  # of the unit vectors: beside it a bias is small, which hal
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Does somebody else's hook act on this module, or on every module? Hooks of torch itself count operations alone."""
+    """Does somebody else's hook act on this module, or on every module? Hooks of torch itself count operations
+    alone."""
     watched = nn.modules.module
     everywhere = (*watched._global_forward_hooks.values(), *watched._global_forward_pre_hooks.values())
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())

@@ -270,7 +270,8 @@ def column_norms(directions: Directions, *, summed: bool) -> Tensor:
 
 
 def spectral_norms(directions: Directions) -> Tensor:
-    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of some of its targets."""
+    """|J_ij|_2, [layer query key]. One source's Jacobians in all layers are held at a time, or of some of its
+    targets."""
     (depth, n, _), width = directions.shape, directions.width
     norms = torch.zeros(directions.shape, dtype=torch.float64)
     d = directions.trace.layers[0].input.shape[-1]

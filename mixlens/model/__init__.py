@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`, `mixlens.model.Model`.
+# The files whose names are names of the folder too, each fetched when first used: `mixlens.model.load`,
+# `mixlens.model.Model`.
 FILES = (
     *("loading", "model", "rerun", "predict", "tracing", "encode", "seam", "record", "passes", "parts", "user_code"),
     *("vocabulary", "attention", "placing", "quantized", "offload", "words", "families", "wrappers"),

@@ -39,7 +39,8 @@ def attention_weights(
     dtype = working_dtype(query.dtype)
     room, weights = rooms or (None, None)
     query, key = query.to(dtype), repeat_heads(key.to(dtype), query.shape[-3])
-    # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller tensor.
+    # With a graph in the order of the papers' code, whose rules of relevance depend on it; else over the smaller
+    # tensor.
     logits = query @ key.mT * scaling if query.requires_grad else torch.matmul(query * scaling, key.mT, out=room)
     if softcap is not None:
         logits = torch.tanh(logits / softcap) * softcap
@@ -70,9 +71,9 @@ def looks_ahead(layer: LayerTrace) -> bool:
 def values_in(part: LayerParts, output: Tensor, value: Tensor) -> Tensor:
     """The values [key_head pos e] inside what the `value` module put out [pos, width], by the entry's layout.
 
-    "heads": query, key and value of one head stand side by side, then those of the next head. "qkv": the queries of all heads
-    stand first, then the keys, then the values. Else the module makes the values alone. Infinity, which equals no value, where
-    the width does not fit the layout.
+    "heads": query, key and value of one head stand side by side, then those of the next head. "qkv": the queries of all
+    heads stand first, then the keys, then the values. Else the module makes the values alone. Infinity, which equals no
+    value, where the width does not fit the layout.
     """
     (heads, n, e), width = value.shape, output.shape[-1]
     if part.value_layout == "heads" and width == 3 * heads * e:

@@ -1,4 +1,5 @@
-"""A conversation as the model reads it: messages through the tokenizer's own chat template, the template's tokens apart."""
+"""A conversation as the model reads it: messages through the tokenizer's own chat template, the template's tokens
+apart."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def encode_chat(model: Model, chat: Chat) -> Encoded:
     spans = _content_spans(model, messages, text)
     if not getattr(model.tokenizer, "is_fast", False):
         raise InputError(
-            f"the tokenizer of {model.name!r} does not tell which characters a token has, so a chat's words cannot be told from "
+            f"the tokenizer of {model.name!r} does not tell which characters a token has, so a chat's words cannot be "
+            f"told from "
             "its template. Give the text that the template makes (mixlens.chat_text) as a text."
         )
     options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}  # the template has them
@@ -109,7 +111,8 @@ def refuse_no_template(model: Model) -> None:
         raise InputError(f"{model.name!r} has no tokenizer, so it has no chat template.")
     if getattr(model.tokenizer, "chat_template", None) is None:
         raise InputError(
-            f"the tokenizer of {model.name!r} has no chat template, so it cannot read messages. Give a plain text, or a model "
+            f"the tokenizer of {model.name!r} has no chat template, so it cannot read messages. Give a plain text, or "
+            f"a model "
             "that was made for conversations."
         )
 
@@ -129,14 +132,16 @@ def _content_spans(model: Model, messages: Sequence[Mapping[str, str]], text: st
         spans[number] = (start, end)
     if len(spans) < len(messages) or frame[begin:] != text[end:]:
         raise InputError(
-            f"the chat template of {model.name!r} changes or repeats the messages, so their words cannot be told from its own. "
+            f"the chat template of {model.name!r} changes or repeats the messages, so their words cannot be told from "
+            f"its own. "
             "Give the text that it makes (mixlens.chat_text) as a text."
         )
     return [spans[number] for number in range(len(messages))]
 
 
 def _owner(start: int, stop: int, spans: Sequence[Span], text: str) -> int | None:
-    """The message that a token belongs to: it has a visible character of it, or lies inside; None for the template's."""
+    """The message that a token belongs to: it has a visible character of it, or lies inside; None for the
+    template's."""
     inside = (number for number, (first, last) in enumerate(spans) if first <= start < stop <= last)
     shared = (number for number, (first, last) in enumerate(spans) if text[max(start, first) : min(stop, last)].strip())
     return next(inside, next(shared, None))

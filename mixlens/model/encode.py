@@ -1,7 +1,8 @@
-"""Text or ids -> `Encoded`, the input of one example; several of them -> batches, and the tensors that the stock model is called
-with.
+"""Text or ids -> `Encoded`, the input of one example; several of them -> batches, and the tensors that the stock model
+is called with.
 
-Room for more: image patches and audio frames are tokens without a text; they would be an `Encoded` whose `text` is None and whose
+Room for more: image patches and audio frames are tokens without a text; they would be an `Encoded` whose `text` is None
+and whose
 `tokens` are names of places.
 """
 
@@ -59,7 +60,8 @@ def encode(model: Model, text: Text) -> Encoded:
     """One text as the tokenizer of the model splits it."""
     if model.tokenizer is None:
         raise InputError(
-            f"{model.name!r} has no tokenizer, so it cannot read text. Put the tokenizer's files beside config.json; or, in "
+            f"{model.name!r} has no tokenizer, so it cannot read text. Put the tokenizer's files beside config.json; "
+            f"or, in "
             "Python, pass tokenizer= to mixlens.load, or give ids: model.trace(input_ids=[...])."
         )
     if isinstance(text, Chat):
@@ -74,7 +76,8 @@ def encode(model: Model, text: Text) -> Encoded:
         token = encoded.tokens[encoded.input_ids.index(number)]
         raise InputError(
             f"the tokenizer gives {token!r} the id {number}, and {model.name!r} has embeddings for 0 to "
-            f"{count - 1}. For tokens that were added, call model.hf_model.resize_token_embeddings(len(model.tokenizer))."
+            f"{count - 1}. For tokens that were added, call "
+            f"model.hf_model.resize_token_embeddings(len(model.tokenizer))."
         )
     return encoded
 
@@ -222,7 +225,8 @@ def batches(
     """Indices, sorted by length (examples with segments last), in batches of about 2,048 tokens, on a GPU 8,192 (or of
     `batch_size` examples).
 
-    Attention code of a family's own rounds in float32, in an order that depends on the padded length: there no example is padded.
+    Attention code of a family's own rounds in float32, in an order that depends on the padded length: there no example
+    is padded.
     """
     if batch_size is not None and not (is_integer(batch_size) and batch_size >= 1):
         raise InputError(f"batch_size must be a whole number and at least 1, not {batch_size!r}.")

@@ -8,8 +8,8 @@ One entry describes one layer as every Transformer builds it, in this order (a p
     f = mlp(norm_before_mlp(m))                    (norm_before_mlp(x) when `parallel`)
     y = norm_after_mlp(m + norm_on_mlp(f))         the next layer's input
 
-All paths start at the layer, except `layers` and `embedding_norm`, which start at the base model; `*` stands for "each of".
-An entry is not believed: every model is checked against it when it is loaded (`proof.py`).
+All paths start at the layer, except `layers` and `embedding_norm`, which start at the base model; `*` stands for "each
+of". An entry is not believed: every model is checked against it when it is loaded (`proof.py`).
 """
 
 from __future__ import annotations
@@ -292,7 +292,8 @@ def find(config: Any) -> Family:
             return family
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(
-            f"model type {config.model_type!r} has an encoder and a decoder that reads it; mixlens takes one stack of layers "
+            f"model type {config.model_type!r} has an encoder and a decoder that reads it; mixlens takes one stack of "
+            f"layers "
             "apart. Load an encoder or a decoder: `mixlens families` lists the types that are known."
         )
     raise ModelError(
@@ -309,7 +310,8 @@ def _describes(family: Family, config: Any) -> bool:
 
 
 def _circumstances(config: Any) -> str:
-    """What the table has instead: entries for other values of a field, or types of a near name, or how to list them all."""
+    """What the table has instead: entries for other values of a field, or types of a near name, or how to list them
+    all."""
     if fields := _fields_of_type(config.model_type):
         return f" with {', '.join(f'{key}={getattr(config, key, None)!r}' for key in fields)}."
     types = families()

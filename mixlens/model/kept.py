@@ -1,13 +1,15 @@
-"""What is made of one model's weights and kept between calls: frozen norms, folded projections, weights read off a module.
+"""What is made of one model's weights and kept between calls: frozen norms, folded projections, weights read off a
+module.
 
-A `Model` has one store, `model.kept`, and every layer of it leads there (`LayerParts.kept`): two models never share a kept value,
-and what is kept goes when the model goes. A kept value may be used only while the module that it was made of gives the same
-answers. Two things show that:
+A `Model` has one store, `model.kept`, and every layer of it leads there (`LayerParts.kept`): two models never share a
+kept value, and what is kept goes when the model goes. A kept value may be used only while the module that it was made
+of gives the same answers. Two things show that:
 
 - The addresses and version counters of the module's tensors. Reading them costs nothing, and a change of them is final.
-- One random probe. Fused optimizers, writes through `.data` or a numpy alias, and another LoRA adapter change a module without
-  moving its counters. So every call that uses a kept value sends the probe through the module once more and compares the answer
-  with the answer given when the values were made. If they differ, everything is made anew.
+- One random probe. Fused optimizers, writes through `.data` or a numpy alias, and another LoRA adapter change a module
+without
+  moving its counters. So every call that uses a kept value sends the probe through the module once more and compares
+  the answer with the answer given when the values were made. If they differ, everything is made anew.
 """
 
 from __future__ import annotations
@@ -80,10 +82,11 @@ class Kept:
         dtype: torch.dtype,
         used: Used,
     ) -> _T:
-        """The value kept under `key` for these modules, made by `make` where there is none. It is kept with the first module.
+        """The value kept under `key` for these modules, made by `make` where there is none. It is kept with the first
+        module.
 
-        `width` and `dtype`: of the vectors that the modules read. `used` gets every module and its memory. Nothing is kept of a
-        module whose changes torch does not count.
+        `width` and `dtype`: of the vectors that the modules read. `used` gets every module and its memory. Nothing is
+        kept of a module whose changes torch does not count.
         """
         states = tuple(map(module_state, modules))
         if None in states:
@@ -136,7 +139,8 @@ class Kept:
             return [self._memories.get(module) for module in modules]
 
     def forget(self, module: nn.Module | None = None) -> None:
-        """Forget what is kept of one module and its parts, or of all modules. Captured graphs stay: they check by themselves."""
+        """Forget what is kept of one module and its parts, or of all modules. Captured graphs stay: they check by
+        themselves."""
         with self.lock:
             self.blocks = None
             for part in list(self._memories) if module is None else module.modules():

@@ -62,15 +62,16 @@ def load(
     offload_folder: str | os.PathLike[str] | None = None,
     quantization: Any = None,
 ) -> Model:
-    """A model ready to trace, proven on a short random input (unless `check=False`; every map is still proven on its own).
+    """A model ready to trace, proven on a short random input (unless `check=False`; every map is still proven on its
+    own).
 
     `model` is a hub id, a folder, the name of an embedded model ("agreement", "sentiment"), or a loaded Hugging Face
     model (then pass its tokenizer; it is left exactly as it came). float32 unless `dtype` says otherwise ("auto": as
     stored). `task` picks the head; by default the one the configuration names.
 
-    Large models (docs/use/large-models.md): `device_map` spreads the layers ("auto", "balanced", "sequential", module: device),
-    within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk. `quantization`: "4bit",
-    "8bit" or a configuration of transformers.
+    Large models (docs/use/large-models.md): `device_map` spreads the layers ("auto", "balanced", "sequential", module:
+    device), within `max_memory` of each device, the rest in main memory and, in `offload_folder`, on disk.
+    `quantization`: "4bit", "8bit" or a configuration of transformers.
     """
     if task is not None and task not in TASKS:
         raise ModelError(f"unknown task {task!r}. {nearest(task, TASKS)}")
@@ -119,13 +120,15 @@ def _load_module(
         raise ModelError(f"load takes a hub id, a folder or a Hugging Face model, not {type(model).__name__}.")
     if type(model).__name__.endswith("ForMultipleChoice"):
         raise ModelError(
-            f"{type(model).__name__} chooses between several texts that it reads at once; mixlens explains one text. Load its "
+            f"{type(model).__name__} chooses between several texts that it reads at once; mixlens explains one text. "
+            f"Load its "
             f"base model: model.{model.base_model_prefix}."
         )
     refuse_meta(model)
     if placing != Placing(placing.device):
         raise ModelError(
-            "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded model "
+            "device_map, max_memory, offload_folder and quantization are for models that are loaded by name. A loaded "
+            "model "
             "is taken as it is: give these to its from_pretrained."
         )
     wanted: dict[str, Any] = {} if placing.device is None else {"device": torch.device(placing.device)}
@@ -177,7 +180,8 @@ class Source:
             from transformers import __version__
 
             return (
-                f"cannot load {self.name!r}: its model type {unknown[1]!r} is not known to transformers {__version__}. A later "
+                f"cannot load {self.name!r}: its model type {unknown[1]!r} is not known to transformers "
+                f"{__version__}. A later "
                 "version may know it; a model that brings its own code needs trust_remote_code= (off by default)."
             )
         if Path(self.name).is_file():
@@ -237,8 +241,8 @@ def _load_named(
 
 
 def _weights(source: Source, task: str, placing: Placing, options: Mapping[str, Any]) -> Any:
-    """The stock model with the head of this task, complete: weights that are not in the file are random, and a map of those says
-    nothing. Where weights are placed or packed in a special way, that is the likely reason of a failure.
+    """The stock model with the head of this task, complete: weights that are not in the file are random, and a map of
+    those says nothing. Where weights are placed or packed in a special way, that is the likely reason of a failure.
 
     Two kinds of missing weights are harmless. A bias that is not stored is zero, and the pooler of a model without a
     classification head is not used.

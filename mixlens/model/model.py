@@ -1,8 +1,10 @@
-"""`Model`: a stock model of transformers, its tokenizer, its family and its store. Its verbs are functions of this folder.
+"""`Model`: a stock model of transformers, its tokenizer, its family and its store. Its verbs are functions of this
+folder.
 
-The stock model is touched from outside: the public attention registry of transformers hands over queries, keys and values
-after head splitting and rotation; module hooks hand over the residual stream. Both come off when a trace ends, whatever
-happens, and the model is left as it came. A model of two stacks (an encoder and a decoder) would have two lists of `parts`.
+The stock model is touched from outside: the public attention registry of transformers hands over queries, keys and
+values after head splitting and rotation; module hooks hand over the residual stream. Both come off when a trace ends,
+whatever happens, and the model is left as it came. A model of two stacks (an encoder and a decoder) would have two
+lists of `parts`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 CONFIGURED = ("bos", "eos", "cls", "sep", "pad")  # special tokens that a configuration may name
 NOT_COPIED = (
-    "a Model, and a Trace, which holds one, cannot be copied, or sent to another process: hooks and locks belong to this one. "
+    "a Model, and a Trace, which holds one, cannot be copied, or sent to another process: hooks and locks belong to "
+    "this one. "
     "Load the model again (mixlens.load), and keep results with .save."
 )
 
@@ -68,7 +71,7 @@ class Model:
         self.proof: Proof | None = None
 
     def __repr__(self) -> str:
-        return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"
+        return f"Model({self.name!r}, family={self.family.name!r}, task={self.task!r}, dtype={self.dtype}, device={self.device})"  # noqa: E501
 
     def __copy__(self) -> Model:
         """The same weights, the same store and the same lock under another name."""
@@ -91,7 +94,8 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where inputs enter and scores meet. Layers of a model that accelerate spread out may run elsewhere (`placement`)."""
+        """Where inputs enter and scores meet. Layers of a model that accelerate spread out may run elsewhere
+        (`placement`)."""
         return place_of(self.hf_model) if HOOK in self.hf_model.__dict__ else self.hf_model.device
 
     @property
@@ -164,7 +168,8 @@ class Model:
 
     @property
     def batch_limit(self) -> int | None:
-        """1 where a head finds the last token by a padding id that is not there, and where a user's own code acts in the model:
+        """1 where a head finds the last token by a padding id that is not there, and where a user's own code acts in
+        the model:
         it may treat the rows of a batch differently."""
         is_unpadded = self.task == "classification" and self.pad_token is None
         return 1 if is_unpadded or user_code.acts_in(self) else None
@@ -191,7 +196,7 @@ class Model:
     encode_all, batches = encoding.encode_all, encoding.batches
     inputs, tokens = encoding.inputs, encoding.tokens
 
-    # --- the model run again with something changed: `rerun.py` has a function for each question -----------------------
+    # --- the model run again with something changed: `rerun.py` has a function for each question ----------------------
 
     run_traced, run_replayed = tracing.run_traced, tracing.run_replayed
     run_with_attention, run_from, run_attached = rerun.run_with_attention, rerun.run_from, rerun.run_attached
@@ -238,7 +243,7 @@ class Model:
         """The ids the model writes next, greedily."""
         return predict.generate(self, start, count)
 
-    # --- one line for all of it: functions of later folders, imported when called ---------------------------------------
+    # --- one line for all of it: functions of later folders, imported when called -------------------------------------
 
     @door
     def mix(
@@ -252,9 +257,9 @@ class Model:
         batch_size: int | None = None,
         **options: Any,
     ) -> Any:
-        """`mixlens.mix(model.trace(text), name)` in one pass that keeps nothing: every layer is scored as soon as it has run,
-        then released (short inputs on a GPU are scored whole, which is quicker). For long inputs, large models and corpora.
-        Methods that need all layers at once are refused.
+        """`mixlens.mix(model.trace(text), name)` in one pass that keeps nothing: every layer is scored as soon as it
+        has run, then released (short inputs on a GPU are scored whole, which is quicker). For long inputs, large models
+        and corpora. Methods that need all layers at once are refused.
         """
         from ..scoring.maps import streamed
 
@@ -299,7 +304,8 @@ class Model:
     def why(
         self, text: str | Example | tuple[str, str] | Trace, target: Any = None, foil: Any = None, **options: Any
     ) -> Why:
-        """Why the model says this: the answer, the words for and against it, whether to trust them. See `mixlens.why`."""
+        """Why the model says this: the answer, the words for and against it, whether to trust them. See
+        `mixlens.why`."""
         from ..answers import why
 
         return why(self, text, target=target, foil=foil, **options)

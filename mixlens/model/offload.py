@@ -1,9 +1,9 @@
 """Where a module runs, and where its weights are while nobody calls it.
 
 accelerate spreads a model over devices by hooks on its modules: a module's weights may lie on another device than its
-neighbour's, or be offloaded (to main memory or disk: outside of a call they are on `meta`, which holds no numbers). Calling
-a module always works. Code that reads weights does it inside `with at_hand(module): ...`. Modules without such a hook cost
-nothing.
+neighbour's, or be offloaded (to main memory or disk: outside of a call they are on `meta`, which holds no numbers).
+Calling a module always works. Code that reads weights does it inside `with at_hand(module): ...`. Modules without such
+a hook cost nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def place_of(module: nn.Module) -> torch.device:
 
 @contextmanager
 def at_hand(module: nn.Module) -> Iterator[nn.Module]:
-    """The weights of a module and its parts, also the offloaded ones, on the device that the module runs on. Not to be nested."""
+    """The weights of a module and its parts, also the offloaded ones, on the device that the module runs on. Not to be
+    nested."""
     hooked = module._modules or HOOK in module.__dict__  # a module without parts and without a hook is there
     with ExitStack() as stack:
         for part in filter(is_away, module.modules()) if hooked else ():
@@ -104,7 +105,8 @@ def own_copy(module: nn.Module) -> nn.Module:
     """A copy with all of its weights present and without accelerate's hooks: nothing moves them any more."""
     parts = list(module.modules())
     hooked = [part.__dict__ for part in parts if HOOK in part.__dict__]
-    # Hooks lead to the weights of the whole model, and their `forward` to the call that it replaced: neither is to be copied.
+    # Hooks lead to the weights of the whole model, and their `forward` to the call that it replaced: neither is to be
+    # copied.
     memo: dict[int, Any] = {id(held[name]): None for held in hooked for name in (HOOK, "forward") if name in held}
     with at_hand(module):
         # Tensors that a module computes from its weights (pruned ones) torch does not copy.
@@ -153,8 +155,10 @@ def linearity_hint(modules: Iterable[nn.Module]) -> str:
     if not kinds:
         return ""
     return (
-        f" Its weights are quantised ({', '.join(kinds)}): modules that round what they read, too (LLM.int8(), fp8), or that "
-        "compute in a lower precision than the model's, are not linear to this precision. Use quantization='4bit', or a dtype "
+        f" Its weights are quantised ({', '.join(kinds)}): modules that round what they read, too (LLM.int8(), fp8), "
+        f"or that "
+        "compute in a lower precision than the model's, are not linear to this precision. Use quantization='4bit', or "
+        "a dtype "
         "that rounds as much."
     )
 

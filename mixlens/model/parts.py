@@ -1,7 +1,8 @@
 """The modules of a stock model that its family's entry names, layer by layer.
 
-A layer here reads one stream and attends to that stream. Cross-attention, a branch that is scaled by a constant, and experts
-would each be one more field of `Family` and of `LayerParts`; a model of two stacks would have one list of parts for each.
+A layer here reads one stream and attends to that stream. Cross-attention, a branch that is scaled by a constant, and
+experts would each be one more field of `Family` and of `LayerParts`; a model of two stacks would have one list of parts
+for each.
 """
 
 from __future__ import annotations
@@ -72,10 +73,12 @@ def at(root: Any, path: str) -> Any:
 
 
 def layer_parts(base: nn.Module, family: Family, kept: Kept | None = None) -> list[LayerParts]:
-    """Resolve the entry against the model, or refuse with the path that is not there. `kept`: the store of the model."""
+    """Resolve the entry against the model, or refuse with the path that is not there. `kept`: the store of the
+    model."""
     if family.attention is not None and family.value_layout != "v":
         raise ModelError(
-            f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family whose "
+            f"family {family.name!r} names an attention module and value_layout={family.value_layout!r}. A family "
+            f"whose "
             "attention weights are taken from a module needs value_layout='v': a module that makes the values alone."
         )
     facts: dict[str, Any] = {"value_layout": family.value_layout, "parallel": family.parallel, "kept": kept or Kept()}
@@ -112,7 +115,8 @@ def refuse_split(name: str, parts: Sequence[LayerParts]) -> None:
         places = {str(place_of(part)) for part in (layer.value, layer.output, layer.mlp_up, layer.mlp_down)}
         if len(places) > 1:
             raise ModelError(
-                f"layer {number} of {name!r} is spread over {' and '.join(sorted(places))}. Each layer must be on one device: "
+                f"layer {number} of {name!r} is spread over {' and '.join(sorted(places))}. Each layer must be on one "
+                f"device: "
                 "name whole layers in the device_map."
             )
 

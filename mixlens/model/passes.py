@@ -1,9 +1,10 @@
-"""One call of the stock model and what surrounds it: locks, modes and hooks. All of it is undone when the call ends, whatever
-happens.
+"""One call of the stock model and what surrounds it: locks, modes and hooks. All of it is undone when the call ends,
+whatever happens.
 
-The attention registry is switched on a model's configuration, and hooks sit on its modules. Both belong to the stock model, which
-several `Model`s and several threads may share. So passes over models that share a configuration wait for each other, and a hook
-acts only on the pass that registered it: other threads may call the same modules, and a pass may start inside another one.
+The attention registry is switched on a model's configuration, and hooks sit on its modules. Both belong to the stock
+model, which several `Model`s and several threads may share. So passes over models that share a configuration wait for
+each other, and a hook acts only on the pass that registered it: other threads may call the same modules, and a pass may
+start inside another one.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def within_pass(**changes: Any) -> Iterator[None]:
 
 
 def unwatched(**changes: Any) -> AbstractContextManager[None]:
-    """What is called within the block is not seen by the hooks of a pass that is under way: a pass that starts inside another
-    one (from a user's hook, `running`) is a pass of its own. `changes`: as for `within_pass`."""
+    """What is called within the block is not seen by the hooks of a pass that is under way: a pass that starts inside
+    another one (from a user's hook, `running`) is a pass of its own. `changes`: as for `within_pass`."""
     return within_pass(hook_sets=() if PASS.get().running else PASS.get().hook_sets, **changes)
 
 
@@ -151,8 +152,9 @@ def with_hidden(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tup
 def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     """Evaluation mode for the length of the block (without gradients by default), then each module's own mode again.
 
-    Autocast and inference mode are off inside, and compiled modules run as they are written: a trace is of the model's own
-    numbers, and its hooks are called. Weights that accelerate brought in go back, also where the block was broken off.
+    Autocast and inference mode are off inside, and compiled modules run as they are written: a trace is of the model's
+    own numbers, and its hooks are called. Weights that accelerate brought in go back, also where the block was broken
+    off.
     """
     if gradients and any(weights.is_inference() for weights in model.parameters()):
         raise ModelError(
@@ -190,8 +192,8 @@ def plain_numbers() -> Iterator[None]:
 
 
 def accepted_names(hf_model: Any) -> set[str]:
-    """The names of what a model is called with. A `forward` of a user's own that takes any name hands them on: there these are
-    also the names that the nearest class of transformers which has a `forward` takes."""
+    """The names of what a model is called with. A `forward` of a user's own that takes any name hands them on: there
+    these are also the names that the nearest class of transformers which has a `forward` takes."""
     own = inspect.signature(hf_model.forward).parameters
     names = set(own)
     if any(one.kind is one.VAR_KEYWORD for one in own.values()):

@@ -1,4 +1,5 @@
-"""Where a model's weights are put, and how they are packed: what `load` takes, checked, and as `from_pretrained` takes it."""
+"""Where a model's weights are put, and how they are packed: what `load` takes, checked, and as `from_pretrained` takes
+it."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Placing:
             raise ModelError("max_memory and offload_folder go with a device_map, for example device_map='auto'.")
         if self.device is not None and self.device_map is not None:
             raise ModelError(
-                f"device={str(self.device)!r} is one device, device_map={self.device_map!r:.80} spreads the model. Leave one out."
+                f"device={str(self.device)!r} is one device, device_map={self.device_map!r:.80} spreads the model. "
+                f"Leave one out."
             )
         if isinstance(self.device_map, str) and self.device_map not in DEVICE_MAPS:
             raise ModelError(f"unknown device_map {self.device_map!r}. {nearest(self.device_map, DEVICE_MAPS)}")
@@ -65,8 +67,8 @@ class Placing:
             raise ModelError(f"quantization={self.quantization!r} needs bitsandbytes: {installing('quantized')}.")
 
     def options(self, config: Any, dtype: torch.dtype | str | None) -> dict[str, Any]:
-        """The options of `from_pretrained`: number type, places, packing. A packed model is packed on its device: it cannot be
-        moved later."""
+        """The options of `from_pretrained`: number type, places, packing. A packed model is packed on its device: it
+        cannot be moved later."""
         options: dict[str, Any] = {}
         if self.quantization is not None:
             options["quantization_config"], dtype = configured(self.quantization, config, dtype)

@@ -1,4 +1,5 @@
-"""What the model predicts, and where: the prediction by name, the position that a head reads, the tokens that come next."""
+"""What the model predicts, and where: the prediction by name, the position that a head reads, the tokens that come
+next."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def default_query(trace: Trace) -> int:
     if trace.model.task == "masked-lm" and trace.predicts:
         if len(trace.predicts) > 1:
             raise InputError(
-                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: query=INDEX."
+                f"the text has {len(trace.predicts)} mask tokens, at {list(trace.predicts)}. Say which one: "
+                f"query=INDEX."
             )
         return trace.predicts[0]
     if not is_causal(trace):
@@ -41,7 +43,8 @@ def default_query(trace: Trace) -> int:
 
 
 def head_position(model: Model, ids: Sequence[int]) -> int:
-    """The position that a decoder's classifier reads: the last token that is not the padding token, as transformers finds it.
+    """The position that a decoder's classifier reads: the last token that is not the padding token, as transformers
+    finds it.
 
     A text may end in that token: many models pad with their end-of-text token.
     """
@@ -124,11 +127,12 @@ def generate(model: Model, start: Encoded | Trace, count: int) -> list[int]:
 
 
 def generate_each(model: Model, starts: Sequence[Encoded], count: int) -> list[list[int]]:
-    """`generate` after each of several texts, in one call. Texts of unequal length are padded on the left, and only where the
-    stock model is told the positions of its tokens; else those of equal length go together."""
+    """`generate` after each of several texts, in one call. Texts of unequal length are padded on the left, and only
+    where the stock model is told the positions of its tokens; else those of equal length go together."""
     for start in starts:
         refuse_generation(model, len(start.input_ids), count)
-    # Padding on the left changes nothing where positions are counted from the first token, attention is not code of the family,
+    # Padding on the left changes nothing where positions are counted from the first token, attention is not code of the
+    # family,
     # and no logits are capped (then a position that may look nowhere is not a number, and spoils others).
     capped = getattr(model.hf_model.config.get_text_config(), "attn_logit_softcapping", None) is not None
     pads = "position_ids" in model.accepts and model.family.attention is None and not capped

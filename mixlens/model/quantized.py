@@ -2,10 +2,11 @@
 
 What a layer's library cannot compute on this machine is refused by name.
 
-bitsandbytes has a form of its own for 4-bit layers on processors with AVX512-BF16: when a layer is first called it packs the
-weights anew. That form needs inputs that are a multiple of 64 and outputs that are a multiple of 32, it computes in bfloat16
-whatever the model's dtype is, and every gradient through it is zero. Models that mixlens loads do without it, so that they
-give the same numbers on every processor; a model that came loaded is only read, and is refused where its layers fail.
+bitsandbytes has a form of its own for 4-bit layers on processors with AVX512-BF16: when a layer is first called it
+packs the weights anew. That form needs inputs that are a multiple of 64 and outputs that are a multiple of 32, it
+computes in bfloat16 whatever the model's dtype is, and every gradient through it is zero. Models that mixlens loads do
+without it, so that they give the same numbers on every processor; a model that came loaded is only read, and is refused
+where its layers fail.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ OWN_FORM = "support_avx512bf16_for_cpu"  # what bitsandbytes calls its form for 
 
 
 def configured(quantization: Any, config: Any, dtype: torch.dtype | str | None) -> tuple[Any, torch.dtype | str | None]:
-    """The configuration of a quantisation ("4bit", "8bit" or transformers' own), and the number type it computes in: `dtype`,
-    where one is named."""
+    """The configuration of a quantisation ("4bit", "8bit" or transformers' own), and the number type it computes in:
+    `dtype`, where one is named."""
     if getattr(config, "quantization_config", None) is not None:
         raise ModelError("this checkpoint is quantised already, and is loaded as it is. Leave quantization= out.")
     if dtype == "auto":
@@ -80,10 +81,11 @@ def _in_short(value: Any) -> str:
 
 
 def refuse_unrunnable(model: nn.Module, name: str, dtype: torch.dtype, *, ours: bool) -> None:
-    """Try one quantised linear layer of each kind and size; refuse the model where a layer fails, or loses digits or gradients.
+    """Try one quantised linear layer of each kind and size; refuse the model where a layer fails, or loses digits or
+    gradients.
 
-    `ours`: mixlens loaded the model itself, so that bitsandbytes' own form may be turned off. Layers are tried as copies: a
-    library may change a layer's state and then fail.
+    `ours`: mixlens loaded the model itself, so that bitsandbytes' own form may be turned off. Layers are tried as
+    copies: a library may change a layer's state and then fail.
     """
     kinds: dict[tuple[Any, ...], tuple[str, nn.Module]] = {}
     for path, module in model.named_modules():
@@ -100,8 +102,8 @@ def refuse_unrunnable(model: nn.Module, name: str, dtype: torch.dtype, *, ours: 
 
 
 def _try(module: Any, path: str, name: str, dtype: torch.dtype) -> None:
-    """Call a copy of one quantised layer. Refuse the model where the layer fails, rounds more than the model does, or sends no
-    gradient.
+    """Call a copy of one quantised layer. Refuse the model where the layer fails, rounds more than the model does, or
+    sends no gradient.
 
     Bitsandbytes' own form is refused where it computes in a lower precision. Of other layers the proof is the judge.
     """
@@ -117,7 +119,8 @@ def _try(module: Any, path: str, name: str, dtype: torch.dtype) -> None:
             "The form that bitsandbytes has for 4 bits on this processor is at fault: load the model by its name with "
             f"quantization='4bit', or set {OWN_FORM} = False on its 4-bit layers before their first call."
         )
-    # x has no digit beyond bfloat16; in float32 a vector is so close to it that bfloat16 and float16 do not tell them apart.
+    # x has no digit beyond bfloat16; in float32 a vector is so close to it that bfloat16 and float16 do not tell them
+    # apart.
     x = torch.linspace(-1, 1, inputs, device=place).to(torch.bfloat16).to(dtype).expand(2, inputs)
     twin, close = _copied(module), x * (1 + 2.0**-12)
     try:
@@ -155,7 +158,8 @@ def _copied(module: nn.Module) -> nn.Module:
 
 
 def _loses_gradients(module: nn.Module, x: Tensor) -> bool:
-    """Does torch go on without a gradient where it should send one through this module? (An error is refused when it comes.)"""
+    """Does torch go on without a gradient where it should send one through this module? (An error is refused when it
+    comes.)"""
     x = x.clone().requires_grad_()
     with torch.enable_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

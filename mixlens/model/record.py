@@ -1,6 +1,7 @@
 """One forward pass becomes one `LayerTrace` per layer call: hooks on the modules, and a recorder that they write to.
 
-Room for more: a layer whose keys are not its queries (cross-attention) would begin a record with a key stream beside its input.
+Room for more: a layer whose keys are not its queries (cross-attention) would begin a record with a key stream beside
+its input.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ class Recorder:
             there = written.to(x.device, x.dtype)  # nothing is computed on the way, so the bits are the same
             if not same and (x.shape != there.shape or not torch.allclose(x, there, rtol=0, atol=0, equal_nan=True)):
                 raise ModelError(  # maps of layers are multiplied as if it did
-                    f"layer {layer + 1} does not read what layer {layer} wrote: something changes the stream between them, "
-                    "such as a hook before a layer. What flows through both layers would be wrong. Remove it, or hook the "
+                    f"layer {layer + 1} does not read what layer {layer} wrote: something changes the stream between "
+                    f"them, "
+                    "such as a hook before a layer. What flows through both layers would be wrong. Remove it, or hook "
+                    "the "
                     "output of a layer."
                 )
         self.records.append({"parts": parts, "input": self.tensor(x)})
@@ -89,7 +92,8 @@ class Recorder:
             self.records[-1].update(tensors, mask=mask, scaling=scaling, softcap=softcap)
 
     def put_weights(self, weights: Tensor) -> Tensor:
-        """The attention weights [batch head query key] of the layer that runs, changed by `change`; noted where graphs are."""
+        """The attention weights [batch head query key] of the layer that runs, changed by `change`; noted where graphs
+        are."""
         if self.change is not None:
             weights = self.change(len(self.records) - 1, weights)
         if self.attached:
@@ -134,8 +138,8 @@ def record_hooks(
 ) -> list[Hook]:
     """The hooks by which `recorder` follows a pass. `watch` also notes what the proof compares.
 
-    Without `begin` the caller begins every layer's record by a hook of its own. A hook notes something of the layer that runs, so
-    a module that several layers share needs each hook once.
+    Without `begin` the caller begins every layer's record by a hook of its own. A hook notes something of the layer
+    that runs, so a module that several layers share needs each hook once.
     """
     distinct: dict[tuple[int, str, str], Hook] = {}
 

@@ -118,7 +118,8 @@ def run_with_attention(model: Model, trace: Trace, layer: int, change: Callable[
 
 
 def beginning(x: Tensor) -> Tensor:
-    """x without its past, where a graph begins. It is no leaf: torch's counters of operations do not let a module read one."""
+    """x without its past, where a graph begins. It is no leaf: torch's counters of operations do not let a module read
+    one."""
     return x.detach().requires_grad_().view_as(x)
 
 
@@ -166,8 +167,8 @@ def run_attached(
     compare: bool = True,
 ) -> Attached:
     """The stock model with its graph kept. `value` replaces what stands at `place`: the word embeddings ("word"), what
-    the embedding norm reads ("sum"), or the input of layer number `place`. `change` replaces attention weights. With `compare`
-    the first and the last row of a batch must be what they are alone."""
+    the embedding norm reads ("sum"), or the input of layer number `place`. `change` replaces attention weights. With
+    `compare` the first and the last row of a batch must be what they are alone."""
     rows = Rows(model, len(inputs["input_ids"]) if compare else 0)
     run = _run_attached(model, inputs, place, value, change, rows.noting)
 
@@ -183,8 +184,8 @@ def run_attached(
 
 
 def compare_rows(model: Model, run: Attached, alone: Sequence[Attached]) -> None:
-    """Refuse a batch whose rows are not what earlier passes of each row alone gave: what the last layer wrote, and the outputs.
-    The rounding errors of all layers add up, as independent ones do."""
+    """Refuse a batch whose rows are not what earlier passes of each row alone gave: what the last layer wrote, and the
+    outputs. The rounding errors of all layers add up, as independent ones do."""
     rows, layers = Rows(model, len(alone)), len(model.parts)
     for row, one in enumerate(alone):
         whole, own = run.outputs[-1].detach()[row : row + 1], one.outputs[-1].detach()
@@ -255,12 +256,12 @@ def run_from(
     copies: int = 1,
     compare: bool = True,
 ) -> None:
-    """Run the model on `copies` of this input with `change(x)` in place of the embeddings x [copy pos d], and hand every
-    layer's number and output [copy pos d] to `each`, as it comes. Differentiable, in either direction.
+    """Run the model on `copies` of this input with `change(x)` in place of the embeddings x [copy pos d], and hand
+    every layer's number and output [copy pos d] to `each`, as it comes. Differentiable, in either direction.
 
-    x is what the embedding norm reads; without one, or if `after`, what the first layer reads. `change` gives all copies the
-    same values, with a tangent of its own each: every layer must write the same of all copies. With `compare` the first and the
-    last copy must be what they are alone.
+    x is what the embedding norm reads; without one, or if `after`, what the first layer reads. `change` gives all
+    copies the same values, with a tangent of its own each: every layer must write the same of all copies. With
+    `compare` the first and the last copy must be what they are alone.
     """
     rows = Rows(model, copies if compare else 0)
 
@@ -353,8 +354,8 @@ def embedded(
 
 @door
 def outputs(model: Model, encoded: Sequence[Encoded | Trace], *, compare: bool = True) -> Any:
-    """What the stock model returns for a batch, without recording anything. With `compare` its first and its last row must be
-    what they are alone. A text that was traced must be answered as it was then."""
+    """What the stock model returns for a batch, without recording anything. With `compare` its first and its last row
+    must be what they are alone. A text that was traced must be answered as it was then."""
     rows = Rows(model, len(encoded) if compare else 0)
     output = run(model, model.inputs(encoded), rows.noting())
     rows.compare(output, lambda row, around: run(model, model.inputs([encoded[row]]), around(tuple)))
@@ -366,7 +367,8 @@ def outputs(model: Model, encoded: Sequence[Encoded | Trace], *, compare: bool =
 
 @door
 def changed_logits(model: Model, encoded: Encoded, places: Sequence[int]) -> Tensor:
-    """The head's logits for one input whose last layer puts out other vectors (twice as long, plus 1) at these places."""
+    """The head's logits for one input whose last layer puts out other vectors (twice as long, plus 1) at these
+    places."""
     calls = 0
 
     def change(module: nn.Module, args: Any, output: Any) -> Any:

@@ -1,12 +1,13 @@
-"""Is a row of a batch what it is alone? The first and the last row of a batch are run once more, each alone, and compared.
+"""Is a row of a batch what it is alone? The first and the last row of a batch are run once more, each alone, and
+compared.
 
-Numbers of many texts, or of many changed copies of one text, are made in batches. A hook or a module of the user's own may treat
-the rows of a batch differently, or mix them: then these numbers are not those of each text. Where such code acts, texts are run
-one at a time (`user_code`), and of a batch that is run all the same every row is compared. In the run of one row every layer
-reads what it read in the batch, so that the rounding of one layer does not enter the next.
+Numbers of many texts, or of many changed copies of one text, are made in batches. A hook or a module of the user's own
+may treat the rows of a batch differently, or mix them: then these numbers are not those of each text. Where such code
+acts, texts are run one at a time (`user_code`), and of a batch that is run all the same every row is compared. In the
+run of one row every layer reads what it read in the batch, so that the rounding of one layer does not enter the next.
 
-And is a pass of a traced text what its trace recorded? An attribution runs the text again: it explains the prediction of its
-trace only if the model still does the same.
+And is a pass of a traced text what its trace recorded? An attribution runs the text again: it explains the prediction
+of its trace only if the model still does the same.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ Around = Callable[[Entries], Entries]
 
 
 class Rows:
-    """Rows of a batch of `count`: what each layer read, and what the last one wrote. A batch of one row, or one that is not to
-    be compared (`count` 0), costs nothing."""
+    """Rows of a batch of `count`: what each layer read, and what the last one wrote. A batch of one row, or one that is
+    not to be compared (`count` 0), costs nothing."""
 
     def __init__(self, model: Model, count: int):
         self.model, self.count = model, count
@@ -58,9 +59,9 @@ class Rows:
         return _around(self.model, begin, end, entries) if self.numbers else entries
 
     def compare(self, output: Any, alone: Callable[[int, Around], Any]) -> None:
-        """Run each of the rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`. Refuse
-        where a layer reads or writes something else than in the batch, or where the head puts out something else. In such a
-        pass the layers read what they read in the batch, and what they would have read is compared."""
+        """Run each of the rows: `alone(row, around)` gives its output, by a pass whose hooks went through `around`.
+        Refuse where a layer reads or writes something else than in the batch, or where the head puts out something
+        else. In such a pass the layers read what they read in the batch, and what they would have read is compared."""
         place = calls = 0  # the row's place among those that are compared; layers of its pass that were called
 
         def compared(x: Tensor, both: Tensor, what: str) -> Tensor:
@@ -105,14 +106,17 @@ class Rows:
         allowed = _allowed(self.model, like, layers, difference, f"{what} is not finite, in the batch or alone")
         if not difference <= allowed:
             raise RowsError(
-                f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): a hook or "
-                "a module treats the rows of a batch differently, or mixes them. Numbers made in batches would be wrong. Remove "
+                f"{what} is not what it is for that row alone (relative gap {difference:.1e}, allowed {allowed:.0e}): "
+                f"a hook or "
+                "a module treats the rows of a batch differently, or mixes them. Numbers made in batches would be "
+                "wrong. Remove "
                 "it, or let it do the same to every row."
             )
 
 
 def _around(model: Model, begin: Callable[..., Any], end: Callable[..., Any], entries: Entries) -> Entries:
-    """Hooks around those of a pass: `begin` comes after all that changes what a layer reads, `end` before a pass is ended."""
+    """Hooks around those of a pass: `begin` comes after all that changes what a layer reads, `end` before a pass is
+    ended."""
 
     def all_entries() -> list[Hook]:
         layers = [parts.layer for parts in by_layer(model.parts).values()]
@@ -128,11 +132,13 @@ def _difference(now: Tensor, seen: Tensor) -> float:
 
 
 def _allowed(model: Model, like: Tensor, layers: int, difference: float, told: str) -> float:
-    """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's, in which
-    some norms of a float64 model compute. A difference that is not finite is refused in words of its own: no hook is at fault."""
+    """What the order of sums may do in so many layers: that of the coarser of the two number types, at least float32's,
+    in which some norms of a float64 model compute. A difference that is not finite is refused in words of its own: no
+    hook is at fault."""
     if math.isinf(difference):
         raise ModelError(
-            f"{told}: the weights hold NaN or infinite numbers, a hook or a module makes them, or {model.dtype} is too narrow. "
+            f"{told}: the weights hold NaN or infinite numbers, a hook or a module makes them, or {model.dtype} is "
+            f"too narrow. "
             "No number is given."
         )
     types = [digits_of_products(like, dtype) for dtype in {like.dtype, model.dtype, torch.float32}]
@@ -151,7 +157,8 @@ def _field(output: Any, name: str) -> Tensor | None:
 
 
 def compare_written(trace: Trace, layer: int, written: Tensor) -> None:
-    """Refuse what a layer writes now, [pos d], where it is not what it wrote. A trace whose layers were not kept has none."""
+    """Refuse what a layer writes now, [pos d], where it is not what it wrote. A trace whose layers were not kept has
+    none."""
     if len(trace.layers):
         seen = trace.layers[layer].output.to(written.device)
         difference = gap(written.detach().to(seen.dtype), seen)
@@ -175,6 +182,8 @@ def _refuse_changed(trace: Trace, difference: float, like: Tensor, what: str) ->
     allowed = _allowed(trace.model, like, trace.model.n_layers, difference, f"{what} is not finite")
     if not difference <= allowed:
         raise ModelError(
-            f"{what} is not what it was when the text was traced (relative gap {difference:.1e}, allowed {allowed:.0e}): the "
-            "model, its hooks or its functions were changed since, or it does not do the same twice. Trace the text again."
+            f"{what} is not what it was when the text was traced (relative gap {difference:.1e}, allowed "
+            f"{allowed:.0e}): the "
+            "model, its hooks or its functions were changed since, or it does not do the same twice. Trace the text "
+            "again."
         )

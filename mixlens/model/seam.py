@@ -1,9 +1,9 @@
 """The seam: our function in the public attention registry of transformers, which hands over queries, keys and values.
 
 They come after head splitting and position rotation, whatever the family. The stock model's code is not changed: its
-configurations name our function for the length of a pass, and their own one again when it ends. Our function is proven to
-compute what the model's own does: only then is a trace a trace of this model. Every pass goes through `run`; what it is to find
-out is a list of hooks.
+configurations name our function for the length of a pass, and their own one again when it ends. Our function is proven
+to compute what the model's own does: only then is a trace a trace of this model. Every pass goes through `run`; what it
+is to find out is a list of hooks.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def configurations(model: nn.Module) -> list[Any]:
 def registered_attention(configs: Sequence[Any], *, capped: bool = True) -> Iterator[None]:
     """Our attention function for the length of the block, then the model's own again.
 
-    `capped`: whether it caps logits where a layer asks for that. Some functions of transformers ignore the cap, and a trace is
-    of what the model does.
+    `capped`: whether it caps logits where a layer asks for that. Some functions of transformers ignore the cap, and a
+    trace is of what the model does.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -111,8 +111,8 @@ def _written_out(
     softcap: float | None,
     recorder: Recorder | None,
 ) -> Tensor:
-    """softmax(scaling q k^T) v, [batch query head e], by two products. The recorder may change the weights, and holds them where
-    it keeps graphs."""
+    """softmax(scaling q k^T) v, [batch query head e], by two products. The recorder may change the weights, and holds
+    them where it keeps graphs."""
     weights = attention_weights(query, key, mask, scaling=scaling, softcap=softcap)
     if recorder is not None and recorder.records:
         weights = recorder.put_weights(weights)
@@ -121,7 +121,8 @@ def _written_out(
 
 
 def quicker_written_out(query: Tensor) -> bool:
-    """Float32 on a GPU: two products and a softmax take two thirds of the time, as long as the weights are not large."""
+    """Float32 on a GPU: two products and a softmax take two thirds of the time, as long as the weights are not
+    large."""
     batch, heads, n, _ = query.shape
     return (
         query.is_cuda
@@ -148,8 +149,8 @@ def _mask(*args: Any, **options: Any) -> Tensor | None:
 
 
 def our_attention(model: Model) -> AbstractContextManager[None]:
-    """Our entry in the registry, for families that ask the registry. It is proven once for each set of functions of the model's
-    own attention; the proof finds whether these cap its logits."""
+    """Our entry in the registry, for families that ask the registry. It is proven once for each set of functions of the
+    model's own attention; the proof finds whether these cap its logits."""
     if model.family.attention is not None:
         return nullcontext()
     if any(config._attn_implementation == REGISTERED for config in model.configs):  # a pass inside a pass
@@ -171,11 +172,11 @@ def prove_foreign(model: Model, inputs: Mapping[str, Any]) -> None:
 
 
 def prove(model: Model, inputs: Mapping[str, Any] | None = None) -> bool:
-    """The stock model run with its own attention and with ours, on a few random tokens or on `inputs`: refused where they
-    differ, since a trace would then be of another model. Says whether the model's own attention caps its logits.
+    """The stock model run with its own attention and with ours, on a few random tokens or on `inputs`: refused where
+    they differ, since a trace would then be of another model. Says whether the model's own attention caps its logits.
 
-    Every layer reads the same in both runs, so that rounding of one layer does not enter the next. A family of which some layer
-    does not ask the registry passes: a trace finds that, and says it.
+    Every layer reads the same in both runs, so that rounding of one layer does not enter the next. A family of which
+    some layer does not ask the registry passes: a trace finds that, and says it.
     """
     inputs = _few_tokens(model) if inputs is None else inputs
     names = ", ".join(dict.fromkeys(str(config._attn_implementation) for config in model.configs))
@@ -225,8 +226,8 @@ def _attention_outputs(
 ) -> list[Tensor]:
     """What attention writes in each layer, [batch pos d].
 
-    Without `sizes`, the layers' inputs are added to `layer_inputs`. With `sizes`, the layers read `layer_inputs` again, and an
-    upper bound of each layer's largest logit is added to `sizes`.
+    Without `sizes`, the layers' inputs are added to `layer_inputs`. With `sizes`, the layers read `layer_inputs` again,
+    and an upper bound of each layer's largest logit is added to `sizes`.
     """
     outputs: list[Tensor] = []
     recorder = Recorder((1, 1), sizes=sizes)
@@ -265,10 +266,11 @@ def run(
     recorder: Recorder | None = None,
     gradients: bool = False,
 ) -> Any:
-    """The stock model's output; None where a hook ended the pass (`Done`). Every pass over the stock model goes through here.
+    """The stock model's output; None where a hook ended the pass (`Done`). Every pass over the stock model goes through
+    here.
 
-    `entries` gives the hooks: it is called when the modules that the model has now are known. `recorder` gets what attention
-    reads.
+    `entries` gives the hooks: it is called when the modules that the model has now are known. `recorder` gets what
+    attention reads.
     """
     with suppress(Done), model.lock, unwatched(running=True), evaluating(model.hf_model, gradients=gradients):
         refuse_changed(model)
@@ -283,8 +285,8 @@ def run(
 
 @contextmanager
 def computing(model: Model) -> Iterator[None]:
-    """For calls of single modules: in evaluation mode, as they were traced (a LoRA module in training mode may drop part of its
-    input), and in their own numbers."""
+    """For calls of single modules: in evaluation mode, as they were traced (a LoRA module in training mode may drop
+    part of its input), and in their own numbers."""
     refuse_meta_default()
     if any(module.training for module in modules_of(model.hf_model)):
         with model.lock, unwatched(), evaluating(model.hf_model), named_errors():

@@ -28,7 +28,8 @@ Each = Callable[[int, LayerTrace], None]
 def by_batches(
     model: Model, *columns: Any, batch_size: int | None, compute: Callable[[Sequence[Encoded]], Sequence[Any]]
 ) -> Any:
-    """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was one.
+    """`compute(batch)` gives one result per example; they come back in the order of the examples, or alone if there was
+    one.
     `columns`: the arguments of `Model.encode_all`."""
     encoded, many = model.encode_all(*columns)
     results: dict[int, Any] = {}
@@ -40,10 +41,12 @@ def by_batches(
 def run_traced(
     model: Model, encoded: Sequence[Encoded], *, watch: bool = False, each: Each | None = None, compare: bool = True
 ) -> tuple[list[Trace], list[dict[str, Any]]]:
-    """The traces of one batch, and the records that they were made of. `watch` also records what the proof compares. `compare`:
+    """The traces of one batch, and the records that they were made of. `watch` also records what the proof compares.
+    `compare`:
     the first and the last row of a batch must be what they are alone; a replayed pass was compared when it was run.
 
-    `each` gets every layer's number and record as soon as it is there; then it is dropped, and the traces have no layers.
+    `each` gets every layer's number and record as soon as it is there; then it is dropped, and the traces have no
+    layers.
     """
     started = time.perf_counter()
     inputs = unmasked_inputs(model, encoded)

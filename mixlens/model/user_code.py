@@ -1,8 +1,9 @@
-"""Whose code acts in a model: stock code of known packages, or a user's own hook, patched `forward`, module or attention function?
+"""Whose code acts in a model: stock code of known packages, or a user's own hook, patched `forward`, module or
+attention function?
 
-Stock code does the same to every row of a batch. A user's own may not, and may act on gradients alone or now and then. Where it
-acts, texts and changed copies of a text are run one at a time (`Model.batch_limit`), so that every number is that of its text.
-It may also fail where mixlens runs it: the refusal names its function and its line.
+Stock code does the same to every row of a batch. A user's own may not, and may act on gradients alone or now and then.
+Where it acts, texts and changed copies of a text are run one at a time (`Model.batch_limit`), so that every number is
+that of its text. It may also fail where mixlens runs it: the refusal names its function and its line.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def packages_of(function: Any) -> set[str]:
 
 
 def is_known(module: nn.Module) -> bool:
-    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do anything: a
+    """Is the module's code that of a package whose norms and linear maps are what they say? A user's own may do
+    anything: a
     `forward` of its own too. A patch of accelerate runs the class's own."""
     patched = "forward" in module.__dict__ and HOOK not in module.__dict__
     return type(module).__module__.partition(".")[0] in KNOWN_PACKAGES and not patched
@@ -61,8 +63,9 @@ def acts_in(model: Model) -> bool:
 
 
 def is_stock(module: nn.Module) -> bool:
-    """Is the code of a module and all its parts, and that of hooks on them, of known packages? A class whose `forward` was
-    replaced has a function of others. One loop that calls nothing of ours for a module: it is asked in every pass."""
+    """Is the code of a module and all its parts, and that of hooks on them, of known packages? A class whose `forward`
+    was replaced has a function of others. One loop that calls nothing of ours for a module: it is asked in every
+    pass."""
     everywhere = [getattr(nn.modules.module, f"_global{name}", {}).values() for name in HOOKS]
     functions, kinds = list(chain.from_iterable(everywhere)), set()
     for part in modules_of(module):
@@ -82,9 +85,10 @@ def is_stock(module: nn.Module) -> bool:
 
 
 def implementation(model: Model) -> tuple[list[tuple[str, Any, Any]], list[Any], list[object]]:
-    """What computes attention in the stock model now: (name, attention function, mask function) of each implementation that its
-    configurations name; the attention function in each file that its modules come from (None for a file without one), with the
-    functions that all these call; and which of its modules, or whether its configurations, look back alone."""
+    """What computes attention in the stock model now: (name, attention function, mask function) of each implementation
+    that its configurations name; the attention function in each file that its modules come from (None for a file
+    without one), with the functions that all these call; and which of its modules, or whether its configurations, look
+    back alone."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as MASKS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as ATTENTION
 
@@ -121,8 +125,9 @@ def called_by(function: Any) -> list[Any]:
 
 
 def foreign_functions(model: Model) -> list[Any]:
-    """The functions of the stock model's attention and of its masks that are not transformers' own. What such a function does
-    may depend on anything, so it is compared on every text. Asked anew where a function is another one than when last asked."""
+    """The functions of the stock model's attention and of its masks that are not transformers' own. What such a
+    function does may depend on anything, so it is compared on every text. Asked anew where a function is another one
+    than when last asked."""
     functions = implementation(model)
     if model.asked_attention is None or model.asked_attention[0] != functions:
         registered, written, _ = functions
@@ -137,7 +142,8 @@ def foreign_functions(model: Model) -> list[Any]:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Refuse in one line what a user's code in the model raises. Errors of memory, and of other code, stay as they are."""
+    """Refuse in one line what a user's code in the model raises. Errors of memory, and of other code, stay as they
+    are."""
     try:
         yield
     except (MixlensError, MemoryError):
@@ -149,14 +155,15 @@ def named_errors() -> Iterator[None]:
         line = str(error).strip().partition("\n")[0][:200]
         raise ModelError(
             f"a hook or module that is not the stock model's failed ({place}): {type(error).__name__}: "
-            f"{line.removesuffix('.')}. mixlens also runs modules on other texts, on single positions and in float32. Let it "
+            f"{line.removesuffix('.')}. mixlens also runs modules on other texts, on single positions and in float32. "
+            f"Let it "
             "take these, or remove it."
         ) from error
 
 
 def place_of_user_code(error: BaseException) -> str | None:
-    """The function and the line, within a call of a torch module, that is last in the traceback and belongs neither to a known
-    package nor to the standard library. None where there is no such line."""
+    """The function and the line, within a call of a torch module, that is last in the traceback and belongs neither to
+    a known package nor to the standard library. None where there is no such line."""
     steps = traceback.extract_tb(error.__traceback__)
     calls = [place for place, step in enumerate(steps) if step.filename == nn.modules.module.__file__]
     within = steps[calls[0] :] if calls else []
@@ -193,7 +200,8 @@ def refuse_changed(model: Model) -> None:
     hooked = (hasattr(module, HOOK) for module in model.hf_model.modules())  # by accelerate, which brings the numbers
     if all(weights.is_meta for weights in model.hf_model.parameters()) and not any(hooked):
         raise ModelError(
-            f"the weights of {model.name!r} are on the meta device, which holds no numbers: they were moved there after loading. "
+            f"the weights of {model.name!r} are on the meta device, which holds no numbers: they were moved there "
+            f"after loading. "
             "Load the model again."
         )
     if model.task.endswith("classification") and not getattr(model.hf_model.config, "id2label", None):

@@ -16,8 +16,8 @@ MARKS = (CONTINUES, "Ġ", "▁", "Ċ")
 def token_id(model: Model, word: str, role: str = "target") -> int:
     """The one token a word is: `play`, or the name that mixlens prints (`▁play`, `Ġthe`, `##ing`).
 
-    Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the piece
-    without the space is `##` and the piece.
+    Byte-level tokenizers write a word inside a text with the space before it, so a plain word means that token; the
+    piece without the space is `##` and the piece.
     """
     if model.tokenizer is None:
         raise InputError(f"{model.name!r} has no tokenizer: give the {role} as an id.")
@@ -25,15 +25,16 @@ def token_id(model: Model, word: str, role: str = "target") -> int:
     if number is None:
         split = model.tokenizer.convert_ids_to_tokens(model.tokenizer.encode(word, add_special_tokens=False))
         raise InputError(
-            f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word that is."
+            f"{role} {word!r} is not one token of {model.name!r} but {len(split)} ({' '.join(split)}). Choose a word "
+            f"that is."
         )
     return number
 
 
 def _one_token(model: Model, word: str) -> int | None:
-    """The id of a word that is one token; None where it is several. A word that is written with a tokenizer's mark is that very
-    token, or the piece behind `##`, where the tokenizer itself writes no such mark. Another one is what the tokenizer reads as
-    one token, inside a text or else at its beginning."""
+    """The id of a word that is one token; None where it is several. A word that is written with a tokenizer's mark is
+    that very token, or the piece behind `##`, where the tokenizer itself writes no such mark. Another one is what the
+    tokenizer reads as one token, inside a text or else at its beginning."""
     if word.startswith(MARKS) or word.endswith("</w>"):
         number = _in_vocabulary(model.tokenizer, word)
         if number is None and word.startswith(CONTINUES):

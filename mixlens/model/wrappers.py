@@ -29,7 +29,8 @@ def unwrapped(model: Any) -> Any:
         if getattr(config, "is_prompt_learning", False):
             raise ModelError(
                 f"this {kind} puts learned vectors before the text (adapter {name!r}: prompt or prefix "
-                "tuning), and mixlens does not model these. LoRA and other adapters inside the layers are taken as they are."
+                "tuning), and mixlens does not model these. LoRA and other adapters inside the layers are taken as "
+                "they are."
             )
     for name, config in _adapters(model).items():
         if getattr(
@@ -37,7 +38,8 @@ def unwrapped(model: Any) -> Any:
         ):  # switched on by the wrapper: in the model inside it is off
             raise ModelError(
                 f"adapter {name!r} of this {kind} is an activated LoRA (aLoRA), which acts behind its "
-                "invocation tokens alone, and mixlens does not model these. For the model without it: load(model.get_base_model())."
+                "invocation tokens alone, and mixlens does not model these. For the model without it: "
+                "load(model.get_base_model())."
             )
     # A mixed wrapper has no function that gives the model inside.
     return unwrapped(model.base_model.model if kind == MIXED else model.get_base_model())
@@ -58,8 +60,8 @@ def _adapters(model: Any) -> dict[str, Any]:
 
 
 def refuse_unlike(model: Any) -> None:
-    """Refuse a wrapper of PEFT that puts out something else for a few tokens, but for rounding, than the model inside it, which
-    is what mixlens reads."""
+    """Refuse a wrapper of PEFT that puts out something else for a few tokens, but for rounding, than the model inside
+    it, which is what mixlens reads."""
     from .passes import evaluating
 
     wrapper = model._orig_mod if _is_compiled(model) else model
@@ -75,7 +77,8 @@ def refuse_unlike(model: Any) -> None:
         kinds = ", ".join(f"{name!r}: {str(kind).removeprefix('PeftType.')}" for name, kind in types.items())
         raise ModelError(
             f"this {type(wrapper).__name__} (adapters {kinds}) computes something else than the model inside it, which "
-            "mixlens reads. Give a merged model, load(model.merge_and_unload()), or the model inside, load(model.get_base_model())."
+            "mixlens reads. Give a merged model, load(model.merge_and_unload()), or the model inside, "
+            "load(model.get_base_model())."
         )
 
 
@@ -83,7 +86,8 @@ def refuse_meta(model: nn.Module) -> None:
     """A model on `meta` has no numbers, unless accelerate brings them in for each call."""
     if any(weights.device.type == "meta" for weights in model.parameters()) and not is_dispatched(model):
         raise ModelError(
-            "this model is on the device 'meta': its weights have no values. Load them, for example with from_pretrained, "
+            "this model is on the device 'meta': its weights have no values. Load them, for example with "
+            "from_pretrained, "
             "or move the model with to_empty and load_state_dict."
         )
 

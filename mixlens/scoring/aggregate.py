@@ -195,8 +195,8 @@ def _near_one(row: Tensor) -> tuple[Tensor, Tensor]:
 def _row_of(
     scores: Map, row: Tensor, position: int, layer: int, *, power: float = 0.0, facts: Mapping[str, Any] | None = None
 ) -> Attribution:
-    """One row of a map as a result of its own. `facts`: of a rollout, whose row was divided by 2^power: it is brought back where
-    it fits."""
+    """One row of a map as a result of its own. `facts`: of a rollout, whose row was divided by 2^power: it is brought
+    back where it fits."""
     rolled: dict[str, Any] = {}
     if facts is not None:
         fits = abs(power) < math.log2(torch.finfo(row.dtype).max) / 2

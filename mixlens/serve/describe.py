@@ -1,4 +1,5 @@
-"""What the server says about itself: its models, its methods, its API as a plain page, and what was wrong with a request."""
+"""What the server says about itself: its models, its methods, its API as a plain page, and what was wrong with a
+request."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def host_name(host: str) -> str:
 
 
 def refuse_sender(request: Request, allowed: Collection[str]) -> None:
-    """Refuse a request whose sender cannot be told from its head; one that calls this server by a name that is not its own; and one
-    that a page of another site sends, unless it opens a page of ours, as a link on another site does."""
+    """Refuse a request whose sender cannot be told from its head; one that calls this server by a name that is not its
+    own; and one that a page of another site sends, unless it opens a page of ours, as a link on another site does."""
     headers = request.headers
     for name in ("host", "origin"):
         if len(headers.getlist(name)) > 1:
@@ -72,7 +72,8 @@ def refuse_sender(request: Request, allowed: Collection[str]) -> None:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """The body: JSON of at most `most` bytes, read no further than that, as a length that was announced may be a lie."""
+    """The body: JSON of at most `most` bytes, read no further than that, as a length that was announced may be a
+    lie."""
     too_large = Refusal(413, f"the request is over {most} bytes. Send less.")
     if request.method in ("POST", "PUT", "PATCH"):
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -92,9 +93,10 @@ async def body_of(request: Request, most: int) -> bytes:
 class Guard:
     """Around everything: who may ask, how much, how many at once; and what every answer says about itself.
 
-    A page of another site that is open in the same browser can send requests here. It is recognised by the name it calls us by
-    (Host), by where it says it comes from (Origin, Sec-Fetch-Site), and by not being able to send JSON unasked. A request counts as
-    one of those that are answered once it is here as a whole. No traceback leaves the server.
+    A page of another site that is open in the same browser can send requests here. It is recognised by the name it
+    calls us by (Host), by where it says it comes from (Origin, Sec-Fetch-Site), and by not being able to send JSON
+    unasked. A request counts as one of those that are answered once it is here as a whole. No traceback leaves the
+    server.
     """
 
     def __init__(self, app: Any, desk: Desk, limits: Limits, allowed: Sequence[str]):

@@ -147,9 +147,9 @@ SWITCHES = {"_set_grad_enabled", "set_grad_enabled"}
 
 
 class Stoppable(TorchFunctionMode):
-    """Stops what this thread computes as soon as there is a reason. The reason is read before every operation of torch, and in
-    a backward pass before every saved tensor, since a backward pass calls no operation. It is raised once, so that code that
-    tidies up runs."""
+    """Stops what this thread computes as soon as there is a reason. The reason is read before every operation of torch,
+    and in a backward pass before every saved tensor, since a backward pass calls no operation. It is raised once, so
+    that code that tidies up runs."""
 
     def __init__(self, reason: Callable[[], str | None]):
         super().__init__()
@@ -369,8 +369,8 @@ def _failed(failure: Exception) -> tuple[str, str]:
 
 
 def _by_shown_name(models: Sequence[Model]) -> dict[str, Model]:
-    """The models by the names that are shown: of a folder its own name, as its path is not shown to visitors; a second one of that
-    name is numbered. Models that cannot be served are refused."""
+    """The models by the names that are shown: of a folder its own name, as its path is not shown to visitors; a second
+    one of that name is numbered. Models that cannot be served are refused."""
     if not models:
         raise InputError("no model to serve.")
     shown: dict[str, Model] = {}

@@ -1,4 +1,5 @@
-"""From a request to a job: the model it names, the text, the methods and the target, each refused if it cannot be done."""
+"""From a request to a job: the model it names, the text, the methods and the target, each refused if it cannot be
+done."""
 
 from __future__ import annotations
 

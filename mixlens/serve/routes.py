@@ -63,8 +63,8 @@ class Routes:
         return {"methods": about_methods()}
 
     def ask(self, request: Wanted) -> Made:
-        """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once where that is seen before it runs. What
-        only a run shows (a baseline that this model has not) ends the job as failed, with the reason."""
+        """The text waits its turn. Follow it at /api/jobs/{id}; it is refused at once where that is seen before it
+        runs. What only a run shows (a baseline that this model has not) ends the job as failed, with the reason."""
         job = submitted(self.desk, request)
         return Made(id=job.id, ahead=self.desk.ahead(job))
 
@@ -134,7 +134,8 @@ class Routes:
     def scores_of(
         self, number: JobId, method: MethodName, layer: LayerNumber = None, sheet: SheetName = "rollout"
     ) -> Scores:
-        """scores[query][key] of one layer of a map, or [[...]] of an attribution, as precisely as the result is held."""
+        """scores[query][key] of one layer of a map, or [[...]] of an attribution, as precisely as the result is
+        held."""
         entry = self.entry_of(number)
         methods = {one["label"]: one for one in entry["methods"]}
         if method not in methods:

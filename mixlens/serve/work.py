@@ -1,4 +1,5 @@
-"""What the questions of the page compute: why, what flows where, methods compared, written words; each also as a whole file."""
+"""What the questions of the page compute: why, what flows where, methods compared, written words; each also as a whole
+file."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def _predicted(trace: Trace, track: Track) -> None:
         track.know(trace.prediction())
 
 
-# --- why, and methods compared ------------------------------------------------------------------------------------------
+# --- why, and methods compared ----------------------------------------------------------------------------------------
 
 
 def _answer(model: Model, asked: Mapping[str, Any], track: Track) -> tuple[Trace, Why, list[str]]:
@@ -128,7 +129,7 @@ def methods_of(model: Model, chosen: Sequence[str] | None, tokens: int) -> list[
     return list(chosen or compared(model, tokens) or methods_for(model))
 
 
-# --- what flows where, written words ------------------------------------------------------------------------------------
+# --- what flows where, written words ----------------------------------------------------------------------------------
 
 
 def _flow(model: Model, asked: Mapping[str, Any], track: Track) -> Answered:

@@ -79,8 +79,8 @@ def groups_of(words: Sequence[Word], query: int, *, causal: bool, most: int = CO
 
 
 def _stretches(sentences: Sequence[Sequence[int]], most: int) -> tuple[str, list[Sequence[int]]]:
-    """What the columns are, and their words: sentences; long ones cut into stretches of equal length, neighbours joined where
-    there are too many."""
+    """What the columns are, and their words: sentences; long ones cut into stretches of equal length, neighbours joined
+    where there are too many."""
     longest, run = (RUN, RUN) if len(sentences) < FEW else (LONGEST, LONGEST // 2)
     pieces: list[Sequence[int]] = []
     for sentence in sentences:

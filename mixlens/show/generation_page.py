@@ -1,4 +1,5 @@
-"""The page of a written text: one HTML file from a `Generation`, opening on the answer; and what a notebook shows of it."""
+"""The page of a written text: one HTML file from a `Generation`, opening on the answer; and what a notebook shows of
+it."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _about(generation: Generation) -> str:
     return f"{model} · {counted(len(generation.rows), unit)} {written} after a prompt of {counted(prompt, unit)}"
 
 
-# --- what the page reads ------------------------------------------------------------------------------------------------
+# --- what the page reads ----------------------------------------------------------------------------------------------
 
 
 def content_of(generation: Generation) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _rounded(row: Tensor) -> list[float | None]:
     return [None if math.isnan(value) else round(value, DIGITS) or 0 for value in row.tolist()]
 
 
-# --- where the numbers come from ----------------------------------------------------------------------------------------
+# --- where the numbers come from --------------------------------------------------------------------------------------
 
 
 def _facts(generation: Generation) -> list[list[str]]:
@@ -176,7 +177,7 @@ def _facts(generation: Generation) -> list[list[str]]:
     return [[title, told] for title, told in rows.items() if told is not None]
 
 
-# --- notebooks ----------------------------------------------------------------------------------------------------------
+# --- notebooks --------------------------------------------------------------------------------------------------------
 
 CELLS = 6000  # cells of a table in a notebook; a larger one is by sentence
 STYLE = "border-collapse:collapse;font:13px/1.4 system-ui,sans-serif;font-variant-numeric:tabular-nums"
@@ -190,17 +191,17 @@ MARKED = {"": "{}", "strong": "<b>{}</b>", "quote": "<i>{}</i>"}
 def notebook_html(generation: Generation) -> str:
     """The answer and the table, in one piece of HTML without scripts."""
     said = "".join(MARKED[kind].format(escape(for_terminal(part))) for kind, part in parts_of(generation))
-    head = f'<div style="font:600 16px/1.4 system-ui,sans-serif">{QUESTION}</div><div style="margin:4px 0 10px">{said}</div>'
+    head = f'<div style="font:600 16px/1.4 system-ui,sans-serif">{QUESTION}</div><div style="margin:4px 0 10px">{said}</div>'  # noqa: E501
     frame = f"max-width:100%;overflow-x:auto;background:{LIGHT['surface']};color:{LIGHT['ink']};padding:8px"
     unit = "Percent of the written word; a row adds up to 100 % with its own words and special tokens."
     unit = " ".join(filter(None, [unit, cut_note(generation)]))
-    note = f'<div style="font-size:12px;color:{LIGHT["soft"]};margin-top:6px">{unit} Method {escape(generation.method)}.</div>'
+    note = f'<div style="font-size:12px;color:{LIGHT["soft"]};margin-top:6px">{unit} Method {escape(generation.method)}.</div>'  # noqa: E501
     return f'<div style="{frame}">{head}{_table(generation)}{note}</div>'
 
 
 def _table(generation: Generation) -> str:
-    """Written words as rows, with their probabilities and what their own words hold; words of the prompt as columns, or its
-    sentences where the table would be large."""
+    """Written words as rows, with their probabilities and what their own words hold; words of the prompt as columns, or
+    its sentences where the table would be large."""
     numbers, groups = prompt_words(generation), generation.text.groups
     names, shares, upright = [generation.columns[n].text for n in numbers], generation.matrix[:, numbers], UPRIGHT
     if len(numbers) * len(generation.rows) > CELLS:

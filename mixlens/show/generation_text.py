@@ -53,7 +53,8 @@ class Column:
 
 
 def show(generation: Generation, *, color: bool = True, by: str | None = None, effects: bool = True) -> None:
-    """Prints the picture of a Generation; without `effects`, also where they are known, as if nothing had been left out."""
+    """Prints the picture of a Generation; without `effects`, also where they are known, as if nothing had been left
+    out."""
     console(color=color).print(generation_view(generation if effects else replace(generation, effects=None), by=by))
 
 
@@ -67,7 +68,7 @@ def generation_view(generation: Generation, *, by: str | None = None) -> Rendera
     text, info = generation.text, generation.info
     texts = {"prompt": text.prompt or "", "pair": text.pair, "written": text.written_shown}
     quoted = [_quoted(name, one) for name, one in texts.items() if one is not None]
-    cells = f"percent of the written word; a row adds up to 100 % with its own words and special tokens ({_apart(generation)})"
+    cells = f"percent of the written word; a row adds up to 100 % with its own words and special tokens ({_apart(generation)})"  # noqa: E501
     if generation.effects is not None and by != "word":
         cells += "; change: the written word's probability without that part of the prompt, in points"
     if generation.signed:
@@ -102,8 +103,8 @@ def _apart(generation: Generation) -> str:
 
 
 def _table(generation: Generation, by: str | None, width: int, colours: int) -> list[Text]:
-    """The rows, by word where all words fit beside each other, else by sentence (or turn); beside them what special tokens and own
-    words hold, and the word of the prompt that gave most."""
+    """The rows, by word where all words fit beside each other, else by sentence (or turn); beside them what special
+    tokens and own words hold, and the word of the prompt that gave most."""
     words = [fitting(printable(row.shown), min(WORD, columns_of(row.shown))) for row in generation.rows]
     sure = [for_terminal(percent(share)) for share in generation.row_probabilities]
     first = [Column("written", words), Column("sure", sure)]

@@ -44,7 +44,7 @@ def without_script(why: Why) -> str:
             text += escape(word.text)
             continue
         hue = hue_of(word.share, signed=why.method.signed)
-        line = f"border-bottom:2px {'dashed' if hue == 'against' else 'solid'} {LIGHT[hue]};padding:0 3px;border-radius:4px"
+        line = f"border-bottom:2px {'dashed' if hue == 'against' else 'solid'} {LIGHT[hue]};padding:0 3px;border-radius:4px"  # noqa: E501
         style = f"background:{scaled(word.share / largest, f'{hue}-tint')};color:{LIGHT['ink']};{line}"
         share = percent(word.share, sign=why.method.signed)
         text += f'<span style="{style}" title="{share}">{escape(word.text)}</span>'

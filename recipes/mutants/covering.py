@@ -2,9 +2,10 @@
 
     python -m recipes.mutants.covering     # runs the suite once under coverage.py (half an hour on two cores)
 
-The answer is kept in build/covering.json.gz and used by `python -m recipes.mutants` where it is there. A line is known by its
-function and its text, so that the file serves while other lines move. Code that tests run in other processes is not seen: a
-fault on a line that no test runs in its own process meets the tests that recipes/mutants/tests.py names for the file.
+The answer is kept in build/covering.json.gz and used by `python -m recipes.mutants` where it is there. A line is known
+by its function and its text, so that the file serves while other lines move. Code that tests run in other processes is
+not seen: a fault on a line that no test runs in its own process meets the tests that recipes/mutants/tests.py names for
+the file.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Covering:
         return Counter(test for some in self.functions.values() for test in some)
 
     def tests(self, fault: Fault, source: str) -> list[str]:
-        """The tests that run the line of a fault; those of its function where the line is new. Those that run little else come
-        first: they say most about it."""
+        """The tests that run the line of a fault; those of its function where the line is new. Those that run little
+        else come first: they say most about it."""
         text = source.splitlines()[fault.line - 1].strip()
         whole = f"{fault.file}::{fault.function}"
         found = self.lines.get(f"{whole}::{text}") or self.functions.get(whole, ())
@@ -127,7 +128,8 @@ def write(path: Path, covering: Covering) -> None:
 
 
 def functions_of(source: str) -> Iterator[tuple[str, int, int]]:
-    """The name, the first and the last line of every function, with its classes and functions around; inner ones last."""
+    """The name, the first and the last line of every function, with its classes and functions around; inner ones
+    last."""
 
     def walk(node: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
         for child in ast.iter_child_nodes(node):

@@ -69,7 +69,8 @@ METHODS = frozenset(
 FUNCTIONS = frozenset(("abs", "sorted", "round", "set", "reversed"))
 TRANSPOSED = frozenset(("T", "mT", "mH"))
 TRANSPOSING = frozenset(("transpose", "t", "movedim", "permute"))
-# `strict=` and `stacklevel=` guard and describe: leaving them out changes nothing that a right program shows. `device=` is the
+# `strict=` and `stacklevel=` guard and describe: leaving them out changes nothing that a right program shows. `device=`
+# is the
 # default on a CPU, where these tests run.
 SPARED_KEYWORDS = frozenset(("strict", "stacklevel", "device", "non_blocking"))
 # Calls whose first two arguments may be swapped, or that say at once what is wrong if they are.
@@ -143,7 +144,7 @@ class _Finder(ast.NodeVisitor):
         self.scope: list[str] = []
         self.depth = 0  # functions around
 
-    # --- where ---------------------------------------------------------------------------------------------------------
+    # --- where --------------------------------------------------------------------------------------------------------
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
@@ -172,7 +173,7 @@ class _Finder(ast.NodeVisitor):
         except ValueError:  # a string that cannot be written back
             return
 
-    # --- what is walked through ------------------------------------------------------------------------------------------
+    # --- what is walked through ---------------------------------------------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.scope.append(node.name)
@@ -208,7 +209,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self.visit(node.body)
 
-    # --- the faults -------------------------------------------------------------------------------------------------------
+    # --- the faults ---------------------------------------------------------------------------------------------------
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -386,7 +387,8 @@ def _is_string(node: ast.expr) -> bool:
 
 
 def _is_module(node: ast.expr) -> bool:
-    """Whether a call is of a library, `torch.softmax(...)`, whose first argument is what a method would be called on."""
+    """Whether a call is of a library, `torch.softmax(...)`, whose first argument is what a method would be called
+    on."""
     return isinstance(node, ast.Name) and node.id in ("torch", "np", "math", "os")
 
 

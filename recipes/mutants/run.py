@@ -1,4 +1,5 @@
-"""Runs tests on a copy of the tree with one fault in it, in a process of its own that is forked from one with torch loaded.
+"""Runs tests on a copy of the tree with one fault in it, in a process of its own that is forked from one with torch
+loaded.
 
 For `recipes.mutants`. The working tree is only read.
 """
@@ -82,7 +83,8 @@ class Outcome:
 
 
 class Selection:
-    """A pytest plugin: takes the tests that are asked for, up to `until`, and writes down which and the first that fails."""
+    """A pytest plugin: takes the tests that are asked for, up to `until`, and writes down which and the first that
+    fails."""
 
     def __init__(self, asked: Sequence[str], spared: Sequence[str], until: str, told: Path):
         self.asked, self.spared, self.until, self.told = asked, spared, until, told
@@ -247,9 +249,9 @@ def run(
     told: Callable[[Told], None] = lambda one: None,
     said: Callable[[str], None] = lambda line: None,
 ) -> list[Told]:
-    """Each fault with the tests for it, in groups: the next group is run where the fault survives the last. A test that kills is
-    run without the fault too, after the same tests as before: one that fails all the same says nothing of the fault, is named,
-    and left out from then on."""
+    """Each fault with the tests for it, in groups: the next group is run where the fault survives the last. A test that
+    kills is run without the fault too, after the same tests as before: one that fails all the same says nothing of the
+    fault, is named, and left out from then on."""
     waiting, found = list(faults), dict[str, Told]()
     spared: list[str] = []
     fine: set[str] = set()  # tests known to pass without a fault, or with another

@@ -1,5 +1,5 @@
-"""How many faults do the tests see? Puts a fixed random sample of faults into copies of the core, one at a time, and runs the
-tests of the area on each.
+"""How many faults do the tests see? Puts a fixed random sample of faults into copies of the core, one at a time, and
+runs the tests of the area on each.
 
     python -m recipes.mutants                                   # 120 faults in all areas (`make mutants`)
     python -m recipes.mutants --area metrics --sample 30 --seed 7
@@ -8,10 +8,11 @@ tests of the area on each.
     python -m recipes.mutants --file mixlens/base/text.py --sample 500     # faults of one file
     python -m recipes.mutants.covering                          # first, once: which tests run which line
 
-A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument (recipes/mutants/faults.py).
-A file gets a share of the sample by the square root of the number of its faults; in a file the kind is drawn first, then the
-place. The working tree is only read. Faults that change nothing a user can see are in recipes/mutants/equivalent.json, each with
-its reason; they are counted apart. Not part of `make test`: a fault costs some seconds to some minutes.
+A fault is one small change: an operator, a constant, an axis, a condition, a statement, an argument
+(recipes/mutants/faults.py). A file gets a share of the sample by the square root of the number of its faults; in a file
+the kind is drawn first, then the place. The working tree is only read. Faults that change nothing a user can see are in
+recipes/mutants/equivalent.json, each with its reason; they are counted apart. Not part of `make test`: a fault costs
+some seconds to some minutes.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ def score(results: Sequence[Told], same: Sequence[Fault], area_of: Mapping[str, 
 
 
 def groups_of(fault: Fault, area: str, known: covering.Covering | None) -> list[list[str]]:
-    """The tests for a fault. Where it is known which tests run a line: first the tests of files that are newer than that
-    knowledge and are named for the fault's file, then those that run its line. Otherwise those named for its file."""
+    """The tests for a fault. Where it is known which tests run a line: first the tests of files that are newer than
+    that knowledge and are named for the fault's file, then those that run its line. Otherwise those named for its
+    file."""
     named = list(tests_of(fault.file, area))
     if known is None:
         return [named]
@@ -190,7 +192,8 @@ def main(given: Sequence[str] | None = None) -> int:
     def told(one: Told) -> None:
         by = f" by {one.test}" if one.test else ""
         print(
-            f"[{next(count)}/{len(picked)}] {one.fault.id} {one.status}{by}, {one.seconds:.0f} s: {described(one.fault)}",
+            f"[{next(count)}/{len(picked)}] {one.fault.id} {one.status}{by}, {one.seconds:.0f} s: "
+            f"{described(one.fault)}",
             flush=True,
         )
 

@@ -1,7 +1,8 @@
-"""Which files `recipes.mutants` puts faults into, and which tests are run for a fault where no table of covering tests is there.
+"""Which files `recipes.mutants` puts faults into, and which tests are run for a fault where no table of covering tests
+is there.
 
-An area is a folder of the package. Its tests are those of the folders named here, in this order; `FILE:a,b` takes the tests of a
-file whose name has an "a" or a "b" in it.
+An area is a folder of the package. Its tests are those of the folders named here, in this order; `FILE:a,b` takes the
+tests of a file whose name has an "a" or a "b" in it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def files_of(root: Path, areas: Sequence[str]) -> dict[str, str]:
 
 
 def tests_of(file: str, area: str) -> tuple[str, ...]:
-    """The tests for a fault in a file: those whose names have its name come first, the stored numbers and texts last."""
+    """The tests for a fault in a file: those whose names have its name come first, the stored numbers and texts
+    last."""
     name = Path(file).stem.strip("_")
     folders = [ROOT / "tests" / folder for folder in AREAS[area]]
     paths = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]

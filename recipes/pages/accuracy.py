@@ -1,4 +1,5 @@
-"""Writes the table of docs/promises/accuracy.md: float32 against float64 on real models, and what the released forms lose.
+"""Writes the table of docs/promises/accuracy.md: float32 against float64 on real models, and what the released forms
+lose.
 
     python -m recipes.pages.accuracy --models ../shared/models --data ../shared/data/sst2/dev.jsonl
 

@@ -2,8 +2,8 @@
 
     python -m recipes.pages.agreement [RUNS] [N]
 
-RUNS is a folder that keeps the records, by default runs/agreement-page: stopped and started again, it goes on. N sentences, by
-default 100. Nothing is needed beside the package.
+RUNS is a folder that keeps the records, by default runs/agreement-page: stopped and started again, it goes on. N
+sentences, by default 100. Nothing is needed beside the package.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def slow_ones(outcome: Outcome) -> str:
     names, spent = every_method()[1], seconds(outcome)
     took = sorted(spent[name] for name in names)
     return (
-        f"`all` leaves out {listed(names)}, whose time grows with the width of the model:\n{took[0]:.2f} to {took[-1]:.2f} "
+        f"`all` leaves out {listed(names)}, whose time grows with the width of the model:\n{took[0]:.2f} to "
+        f"{took[-1]:.2f} "
         "seconds for one sentence here, minutes with a large model. Here they are named."
     )
 

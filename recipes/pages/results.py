@@ -1,13 +1,15 @@
 """Writes docs/measured/results: the numbers of each run as JSON, a page for each paper made of them, and README.md.
 
-    python -m recipes.pages.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda] [--jobs N] [--docs FOLDER]
+    python -m recipes.pages.results RUNS [PAPER ...] [--models FOLDER] [--fast] [--device cuda] [--jobs N] [--docs
+    FOLDER]
     python -m recipes.pages.results RUNS PAPER --step NAME ...      # these runs alone; the numbers of others stay as stored
     python -m recipes.pages.results --pages                         # the pages again, from the stored numbers
 
-RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in N
-processes side by side, the long ones first; the pages are then written from their records. The models and data are those of
-`../shared`, which are not part of the package; FOLDER holds the models that `python -m recipes.train.stand_ins` tunes on them. A
-run whose models are not there is listed as not made.
+RUNS is a folder that keeps the records: stopped and started again, it goes on. With --jobs N the runs are first made in
+N processes side by side, the long ones first; the pages are then written from their records. The models and data are
+those of
+`../shared`, which are not part of the package; FOLDER holds the models that `python -m recipes.train.stand_ins` tunes
+on them. A run whose models are not there is listed as not made.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ SST2, AGREEMENT, HATE, MLM = "minilm-sst2", "minilm-agreement", "minilm-hatexpla
 
 @dataclass(frozen=True)
 class Material:
-    """The models and files that stand in for those of one paper: {role: model}, {step:role: model} for one step, {dataset: file}.
-    A model that the recipes made begins with +."""
+    """The models and files that stand in for those of one paper: {role: model}, {step:role: model} for one step,
+    {dataset: file}. A model that the recipes made begins with +."""
 
     models: Mapping[str, str]
     data: Mapping[str, str]
@@ -75,27 +77,38 @@ MATERIALS = {
         {"bert-sst2": SST2, "distilbert-sst2": "minilm-sst2-seed1", "bert": AGREEMENT, "distilbert": MLM},
         {"sst2": "sst2/dev.jsonl", "sva": "sva_linzen/dev.jsonl"},
         sizes={"figure7": 936},
-        data_note=f"Data: {SST2_ROWS} (the paper: the test set); agreement sentences of Linzen et al., another selection than "
-        "the paper's. For the paper's pre-trained BERT on SVA stands `minilm-agreement`, a masked language model that was tuned "
-        "on agreement, also on other sentences of the same source; `minilm-mlm`, for DistilBERT, was not. The two models of "
-        "Figure 7 are two seeds of one model, where the paper has BERT and DistilBERT: their scores are nearer to each other.",
+        data_note=f"Data: {SST2_ROWS} (the paper: the test set); agreement sentences of Linzen et al., another "
+        f"selection than "
+        "the paper's. For the paper's pre-trained BERT on SVA stands `minilm-agreement`, a masked language model that "
+        "was tuned "
+        "on agreement, also on other sentences of the same source; `minilm-mlm`, for DistilBERT, was not. The two "
+        "models of "
+        "Figure 7 are two seeds of one model, where the paper has BERT and DistilBERT: their scores are nearer to "
+        "each other.",
     ),
     "globenc": Material(
         {"bert-sst2": SST2, "bert-hatexplain": HATE},
         {"sst2": "sst2/dev.jsonl", "hatexplain": "hatexplain/dev.jsonl"},
-        data_note=f"Data: {SST2_ROWS} (the paper: the development set); the validation set of HateXplain, as in the paper. That "
-        "N_ENC is above all others in Table 1 holds for the product of maps as they are, as in the paper. In the table where "
-        "rows are divided by their sum first, N_ENC is below N_RES, N_FIXEDRES and raw attention alone on SST-2; on HateXplain "
+        data_note=f"Data: {SST2_ROWS} (the paper: the development set); the validation set of HateXplain, as in the "
+        f"paper. That "
+        "N_ENC is above all others in Table 1 holds for the product of maps as they are, as in the paper. In the "
+        "table where "
+        "rows are divided by their sum first, N_ENC is below N_RES, N_FIXEDRES and raw attention alone on SST-2; on "
+        "HateXplain "
         "it is above N_RES and N_FIXEDRES, and level with raw attention alone.",
     ),
     "value-zeroing": Material(
         {"pretrained": MLM, "tuned": "+minilm-blimp", "cues-tuned:tuned": "+minilm-blimp-again"},
         {"blimp_vz": "blimp_vz/dev.jsonl"},
-        data_note="Data: the half of the BLiMP sentences that no model was tuned on, drawn as the paper draws its test set; "
-        "1,155 sentences, of which 1,094 fit the vocabulary, where the paper has 2,138. The model before tuning is right in 77 "
+        data_note="Data: the half of the BLiMP sentences that no model was tuned on, drawn as the paper draws its "
+        "test set; "
+        "1,155 sentences, of which 1,094 fit the vocabulary, where the paper has 2,138. The model before tuning is "
+        "right in 77 "
         "% of them, and at chance in one of the five tasks (distractor agreement, 51 %); the paper's is right in 96 %. "
-        "The model of `cues-tuned` is of a second tuning by the same recipe on another machine (99.2 % right; the other 99.3 %); "
-        "its claims on GlobEnc and ALTI without rollout, and on the steps of gradients, are of a third one (99.4 %). The steps "
+        "The model of `cues-tuned` is of a second tuning by the same recipe on another machine (99.2 % right; the "
+        "other 99.3 %); "
+        "its claims on GlobEnc and ALTI without rollout, and on the steps of gradients, are of a third one (99.4 %). "
+        "The steps "
         "of gradients are judged by gradient x input alone.",
     ),
     "identifiability": Material(
@@ -115,16 +128,24 @@ MATERIALS = {
                 ("contributions", "contributions-cola", "contributions-mnli", "pos", "mixing-and-identity"), ESTIMATED
             ),
         },
-        data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 matched "
+        data_note="Data: the development set of MRPC, the in-domain half of CoLA's (527 of 1,043 sentences), 500 "
+        "matched "
         "pairs of MNLI that are a selection, not the first ones. A g is trained at a rate of 0.003, the largest that "
-        "the paper tried (it names 0.0001; in the last layer of one split of MRPC, by cosine, a linear g finds 0.890 at 0.0001 "
-        "and 0.888 at 0.003, an MLP 0.940 and 0.948); section 5.2 has the paper's rate. Figures 2a and 39 have five splits of "
-        "the texts, Figure 38 and section 5.2 ten, as in the paper. Figures 42 and 43 have 500 pairs (the paper: 4,000), Figures "
+        "the paper tried (it names 0.0001; in the last layer of one split of MRPC, by cosine, a linear g finds 0.890 "
+        "at 0.0001 "
+        "and 0.888 at 0.003, an MLP 0.940 and 0.948); section 5.2 has the paper's rate. Figures 2a and 39 have five "
+        "splits of "
+        "the texts, Figure 38 and section 5.2 ten, as in the paper. Figures 42 and 43 have 500 pairs (the paper: "
+        "4,000), Figures "
         "26-37 1,000 sentences of the English Web Treebank. HTA is estimated from two random directions a token, which "
-        "makes P too large (see what differs, below the tables). Raw and effective attention of texts no longer than a head is "
-        "wide are equal by the theorem; a Pearson of 0.998 is rounding, where values are nearly dependent. The model of Figure "
-        "12 was tuned on MRPC from the sentence encoder, which is the one before tuning there (79.2 % right on the 408 pairs, "
-        "the more frequent class 68.4 %; tuned from minilm-mlm 71.6 %); that of Figure 13 was tuned on CoLA from minilm-mlm "
+        "makes P too large (see what differs, below the tables). Raw and effective attention of texts no longer than "
+        "a head is "
+        "wide are equal by the theorem; a Pearson of 0.998 is rounding, where values are nearly dependent. The model "
+        "of Figure "
+        "12 was tuned on MRPC from the sentence encoder, which is the one before tuning there (79.2 % right on the "
+        "408 pairs, "
+        "the more frequent class 68.4 %; tuned from minilm-mlm 71.6 %); that of Figure 13 was tuned on CoLA from "
+        "minilm-mlm "
         "(76.1 % right on the 527 sentences, the more frequent class 69.3 %).",
     ),
     "attcat": Material(
@@ -135,16 +156,21 @@ MATERIALS = {
             "imdb": "imdb_tf/dev.jsonl",
             "squad1": "squad1_xquad_en/dev.jsonl",
         },
-        data_note=f"Data: {SST2_ROWS}, where the paper has the test set; 500 test texts each of Yelp and IMDB (2,000 in the "
+        data_note=f"Data: {SST2_ROWS}, where the paper has the test set; 500 test texts each of Yelp and IMDB (2,000 "
+        f"in the "
         "paper), which the classifier of SST-2 reads without having been tuned on them; English questions"
-        " of XQuAD, which are questions of SQuAD's development set. The model for these was tuned on 14,875 questions made from "
-        "Wikitext (recipes/train/cloze.py), in two epochs, then on 264 of SQuAD v2. Its answer overlaps the right one in "
+        " of XQuAD, which are questions of SQuAD's development set. The model for these was tuned on 14,875 questions "
+        "made from "
+        "Wikitext (recipes/train/cloze.py), in two epochs, then on 264 of SQuAD v2. Its answer overlaps the right one "
+        "in "
         "241 of the 509; these judge Figure 3.",
     ),
 }
 STANDS_IN = (
-    "Models: MiniLM (6 layers, width 384) stands in for the paper's models of 6 to 24 layers. Where the paper names a layer, the "
-    "layer at the same part of the depth is taken; in tables by layer our layers stand beside the paper's of the same number."
+    "Models: MiniLM (6 layers, width 384) stands in for the paper's models of 6 to 24 layers. Where the paper names a "
+    "layer, the "
+    "layer at the same part of the depth is taken; in tables by layer our layers stand beside the paper's of the same "
+    "number."
 )
 
 
@@ -198,7 +224,8 @@ def measured(job: tuple[str, str], runs: Path, tuned: Path, settings: Mapping[st
 
 
 def jobs_of(names: Sequence[str], tuned: Path, only: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """(paper, step) of every run, or of those named, the long ones first: so no process is left alone with one at the end."""
+    """(paper, step) of every run, or of those named, the long ones first: so no process is left alone with one at the
+    end."""
     jobs = [(name, step) for name in names for step in steps_of(name, tuned) if not only or step in only]
     return sorted(jobs, key=lambda job: LONGEST.index(job[1]) if job[1] in LONGEST else len(LONGEST))
 

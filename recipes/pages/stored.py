@@ -1,4 +1,5 @@
-"""The stored numbers of the papers' runs, one JSON a run, and the pages that are made of them. For `recipes.pages.results`.
+"""The stored numbers of the papers' runs, one JSON a run, and the pages that are made of them. For
+`recipes.pages.results`.
 
 docs/measured/results/stored/PAPER/STEP.json         title, command, shows, tables, claims, figure, differs
 docs/measured/results/stored/PAPER/comparisons.json  claims about several runs
@@ -53,7 +54,7 @@ Step = dict[str, Any]
 Claim = dict[str, Any]
 
 
-# --- the store ----------------------------------------------------------------------------------------------------------
+# --- the store --------------------------------------------------------------------------------------------------------
 
 
 def store(reproduction: Reproduction, folder: Path) -> None:
@@ -118,7 +119,7 @@ def claims_of(name: str, folder: Path) -> list[Claim]:
     return single + [{"run": ", ".join(claim["runs"]), **claim} for claim in several]
 
 
-# --- statements ---------------------------------------------------------------------------------------------------------
+# --- statements -------------------------------------------------------------------------------------------------------
 
 
 def word(claim: Claim) -> str:
@@ -127,7 +128,8 @@ def word(claim: Claim) -> str:
 
 
 def statements_of(claims: Iterable[Claim]) -> list[dict[str, Any]]:
-    """Every statement once, whatever the number of runs that judge it: where it stands, and its verdicts with their runs."""
+    """Every statement once, whatever the number of runs that judge it: where it stands, and its verdicts with their
+    runs."""
     groups: dict[str, list[Claim]] = {}
     for claim in claims:
         groups.setdefault(claim["says"], []).append(claim)
@@ -157,8 +159,10 @@ def summary(statements: Sequence[Mapping[str, Any]]) -> str:
     mixed = sum(SAME in one and len(one) > 1 for one in runs)
     never = sum(SAME not in one and DIFFERENT in one for one in runs)
     return (
-        f"Of {len(runs)} statements {always} hold in every run that judges them, {mixed} in some runs and not in others, "
-        f"{never} in none and are different in one run or more, and {len(runs) - always - mixed - never} are not decided."
+        f"Of {len(runs)} statements {always} hold in every run that judges them, {mixed} in some runs and not in "
+        f"others, "
+        f"{never} in none and are different in one run or more, and {len(runs) - always - mixed - never} are not "
+        f"decided."
     )
 
 
@@ -182,7 +186,7 @@ def put_first(name: str, found: Sequence[Any]) -> list[Any]:
     return [one for beginning in FIRST.get(name, ()) for one in found if one["says"].startswith(beginning)]
 
 
-# --- pages --------------------------------------------------------------------------------------------------------------
+# --- pages ------------------------------------------------------------------------------------------------------------
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -1,4 +1,5 @@
-"""Called by MkDocs for each page: the list of commands, the stored tables of a paper, and the line that says how a page is made."""
+"""Called by MkDocs for each page: the list of commands, the stored tables of a paper, and the line that says how a page
+is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a page is made: by a command, when the site is built, or by hand. Each page of the site ends with one such line."""
+"""How a page is made: by a command, when the site is built, or by hand. Each page of the site ends with one such
+line."""
 
 from __future__ import annotations
 

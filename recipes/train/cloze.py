@@ -3,9 +3,10 @@
     python -m recipes.train.cloze texts.jsonl --out cloze.jsonl
     python -m recipes.train.finetune qa --model FOLDER --data squad1 --path cloze.jsonl --out models/cloze
 
-What a question-answering model can learn first where few questions are at hand: to find the paragraph's words that a question
-lacks (Lewis, Denoyer and Riedel 2019, "Unsupervised Question Answering by Cloze Translation", without their translation: a
-question word stands in the place of the answer or in front, and some words are dropped or change places).
+What a question-answering model can learn first where few questions are at hand: to find the paragraph's words that a
+question lacks (Lewis, Denoyer and Riedel 2019, "Unsupervised Question Answering by Cloze Translation", without their
+translation: a question word stands in the place of the answer or in front, and some words are dropped or change
+places).
 """
 
 from __future__ import annotations

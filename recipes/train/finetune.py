@@ -1,4 +1,5 @@
-"""Fine-tunes a model as the papers used it, with the Hugging Face Trainer, and saves it so that `mixlens.load` reads it.
+"""Fine-tunes a model as the papers used it, with the Hugging Face Trainer, and saves it so that `mixlens.load` reads
+it.
 
     python -m recipes.train.finetune classification --model bert-base-uncased --data sst2 --out models/bert-sst2
     python -m recipes.train.finetune prompt --model bert-base-uncased --data blimp_vz --out models/bert-blimp
@@ -49,7 +50,7 @@ class Result:
     losses: tuple[float, ...]  # as training went on
 
 
-# --- training -----------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 def finetune(
@@ -67,8 +68,9 @@ def finetune(
 ) -> Result:
     """Fine-tune `model` on a dataset of `mixlens data` and save it in the new folder `out`.
 
-    `recipe` is that of the paper unless given. `n` examples are enough for a try. Beside the model lie training.json and
-    held_out.jsonl, the examples that were put aside: `load(data, path=...)` reads them. The saved model is loaded and proven.
+    `recipe` is that of the paper unless given. `n` examples are enough for a try. Beside the model lie training.json
+    and held_out.jsonl, the examples that were put aside: `load(data, path=...)` reads them. The saved model is loaded
+    and proven.
     """
     used = _recipe(kind, recipe)
     dataset = dataset_for(kind, data)
@@ -119,7 +121,8 @@ def _new_folder(out: str | Path) -> Path:
 
 
 def write_results(place: Path, asked: dict[str, Any], result: Result, held_out: Sequence[Example]) -> None:
-    """training.json: settings, results, versions and the ids of the examples put aside; held_out.jsonl: these examples."""
+    """training.json: settings, results, versions and the ids of the examples put aside; held_out.jsonl: these
+    examples."""
     import transformers
 
     versions = {"mixlens": mixlens.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
@@ -179,8 +182,8 @@ def loaded(kind: str, model: str | Path, dataset: Dataset, recipe: Recipe) -> An
 def train_and_held_out(
     dataset: Dataset, *, path: str | Path | None, split: str | None, n: int | None, share: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
-    """The examples to train on and those put aside: the dataset's own halves where it has them, unless a split or another
-    share was asked for; else a share drawn by the seed. `n` counts the examples of both sides."""
+    """The examples to train on and those put aside: the dataset's own halves where it has them, unless a split or
+    another share was asked for; else a share drawn by the seed. `n` counts the examples of both sides."""
     if dataset.halves and split is None and share == 0.5:
         count = None if n is None else max(1, n // 2)
         train, test = (list(load_data(dataset.name, path=path, split=half, n=count)) for half in HALVES)
@@ -190,7 +193,8 @@ def train_and_held_out(
 
 
 def answerable(dataset: Dataset, examples: list[Example]) -> list[Example]:
-    """Without the questions that have no answer, where the dataset has none of them (SQuAD v1) and the file does (v2)."""
+    """Without the questions that have no answer, where the dataset has none of them (SQuAD v1) and the file does
+    (v2)."""
     return [one for one in examples if one.info["answers"]] if dataset.name == "squad1" else examples
 
 
@@ -219,7 +223,8 @@ def trained(
     seed: int,
     quiet: bool,
 ) -> tuple[float, ...]:
-    """The Trainer as it is: AdamW without weight decay, a linear schedule. Returns about twenty losses along the way."""
+    """The Trainer as it is: AdamW without weight decay, a linear schedule. Returns about twenty losses along the
+    way."""
     from transformers import Trainer, TrainingArguments
 
     steps = max(1, round(recipe.epochs * -(-len(rows) // recipe.batch)))
@@ -252,7 +257,7 @@ def trained(
     return tuple(float(one["loss"]) for one in trainer.state.log_history if "loss" in one)
 
 
-# --- the command line ---------------------------------------------------------------------------------------------------
+# --- the command line -------------------------------------------------------------------------------------------------
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -45,7 +45,8 @@ RECIPES: dict[str, Recipe] = {
         0.1,
         32,
         0.5,
-        "equal halves for training and testing: Value Zeroing, section 4.1; rate, batch, epochs, warm-up, length and seed: its "
+        "equal halves for training and testing: Value Zeroing, section 4.1; rate, batch, epochs, warm-up, length and "
+        "seed: its "
         "run_finetuning.py.",
     ),
     "qa": Recipe(
@@ -57,7 +58,8 @@ RECIPES: dict[str, Recipe] = {
         0.1,
         384,
         0.05,
-        "rate, batch and epochs: Devlin et al. 2019 for SQuAD v1.1 (v2.0: 2 epochs, batch 48). AttCAT took models from the hub. "
+        "rate, batch and epochs: Devlin et al. 2019 for SQuAD v1.1 (v2.0: 2 epochs, batch 48). AttCAT took models "
+        "from the hub. "
         "Length, stride, warm-up and held-out share: our choice (length and stride as in Devlin's code).",
     ),
 }

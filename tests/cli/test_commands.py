@@ -1,4 +1,5 @@
-"""What each command hands to the library: all arguments, by default and with every option; and what it prints and refuses."""
+"""What each command hands to the library: all arguments, by default and with every option; and what it prints and
+refuses."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def test_all_heads_of_a_method_are_refused_in_words(
 ) -> None:
     told = refuse(capsys, monkeypatch, "map --method attention:head=all", SENTENCE)
     assert told == (
-        "mixlens: 'attention' with all heads gives a map for each head, and here it takes one: choose a head, counted from 0, as "
+        "mixlens: 'attention' with all heads gives a map for each head, and here it takes one: choose a head, counted "
+        "from 0, as "
         "attention:head=0. For all of them: mixlens map --head all, in Python mixlens.mix."
     )
 

@@ -1,4 +1,5 @@
-"""A command that is written wrongly is refused in one line: what is wrong, what came, where all that is allowed is listed."""
+"""A command that is written wrongly is refused in one line: what is wrong, what came, where all that is allowed is
+listed."""
 
 from __future__ import annotations
 

@@ -819,7 +819,7 @@ def test_a_hub_that_refuses(hub: Callable[..., list[Any]], monkeypatch: pytest.M
         raise ValueError("Unknown split\n'dev'.")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    message = r"cannot read 'nyu-mll/glue', split 'dev', from the hub: Unknown split 'dev'\. A local file would do, as path=: \.jsonl"
+    message = r"cannot read 'nyu-mll/glue', split 'dev', from the hub: Unknown split 'dev'\. A local file would do, as path=: \.jsonl"  # noqa: E501
     with pytest.raises(errors.InputError, match=message):
         data.load("sst2", split="dev")
 

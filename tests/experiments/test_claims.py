@@ -142,7 +142,7 @@ def test_a_claim_about_every_layer_compares_all_rivals_of_all_layers(third: Any,
     assert verdict.reason.startswith(reason)
 
 
-# --- beside the paper -----------------------------------------------------------------------------------------------------
+# --- beside the paper -------------------------------------------------------------------------------------------------
 
 
 def test_the_paper_stands_beside_ours_and_rows_that_were_not_run_are_named() -> None:
@@ -187,7 +187,7 @@ def test_a_claim_stands_where_the_paper_makes_it_of_this_data() -> None:
     }
 
 
-# --- depth, and two runs --------------------------------------------------------------------------------------------------
+# --- depth, and two runs ----------------------------------------------------------------------------------------------
 
 
 def test_a_trend_is_the_rank_correlation_of_layer_and_value_in_each_text() -> None:

@@ -1,4 +1,5 @@
-"""The compiled loops: kept whole or made again, in a folder that nobody else writes to, by the compiler that was named."""
+"""The compiled loops: kept whole or made again, in a folder that nobody else writes to, by the compiler that was
+named."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def test_it_is_flushed_before_it_has_its_name(tmp_path: Path, monkeypatch: pytes
 
 
 def test_where_the_cache_cannot_be_used_nothing_piles_up(tmp_path: Path) -> None:
-    """A cache that others may write to is not used; a folder of one's own among temporary files is, and one alone is made."""
+    """A cache that others may write to is not used; a folder of one's own among temporary files is, and one alone is
+    made."""
     (tmp_path / "cache/mixlens").mkdir(parents=True)
     (tmp_path / "cache/mixlens").chmod(0o777)
     (tmp_path / "tmp").mkdir()

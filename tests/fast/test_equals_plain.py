@@ -1,7 +1,8 @@
-"""`fast/` gives the numbers of `layer/`: every verb of Block and Parts, in every family, alone, in a batch, layers at once.
+"""`fast/` gives the numbers of `layer/`: every verb of Block and Parts, in every family, alone, in a batch, layers at
+once.
 
-Both are float64. They sum in other orders, so they agree to 1e-9 of the largest entry, and not to the bit. Norms that compute in
-float32 whatever the model's number type (`ROUNDED_NORMS`) are called by one and frozen by the other: 1e-5.
+Both are float64. They sum in other orders, so they agree to 1e-9 of the largest entry, and not to the bit. Norms that
+compute in float32 whatever the model's number type (`ROUNDED_NORMS`) are called by one and frozen by the other: 1e-5.
 """
 
 from __future__ import annotations

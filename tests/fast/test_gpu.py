@@ -28,7 +28,8 @@ MAPS = [name for name, method in known().items() if not method.whole and name !=
 
 @pytest.mark.parametrize("case", list(CONFIGURATIONS))
 def test_a_gpu_gives_the_cpu_s_numbers(case: str) -> None:
-    """float32 on the GPU against float64 on the CPU: 1e-5 of a row for Value Zeroing, 5e-6 for ALTI, 2e-6 for the others."""
+    """float32 on the GPU against float64 on the CPU: 1e-5 of a row for Value Zeroing, 5e-6 for ALTI, 2e-6 for the
+    others."""
     stock = hf_model(case)
     exact, quick = mixlens.load(stock, device="cpu"), mixlens.load(stock, device="cuda", dtype="float32")
     inputs = [ids(21), ids(9, seed=1)]

@@ -305,7 +305,8 @@ def test_a_loop_that_reads_float64_as_float32_is_found(name: str) -> None:
 def test_several_threads_need_the_openmp_library_of_torch(
     found: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second pool of threads is never made: without torch's own library the loops run on one thread, or not at all."""
+    """A second pool of threads is never made: without torch's own library the loops run on one thread, or not at
+    all."""
     if kernels._module("cpu") is plain:
         pytest.skip("needs a C compiler, and MIXLENS_KERNELS not set to plain")
     monkeypatch.setattr(cpu, "_openmp_of_torch", cpu._openmp_of_torch if found else lambda: None)

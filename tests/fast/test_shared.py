@@ -1,4 +1,5 @@
-"""Calls on one trace share what was decomposed: the same numbers, proven each time, within a budget, one call at a time."""
+"""Calls on one trace share what was decomposed: the same numbers, proven each time, within a budget, one call at a
+time."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def weights(one: Any) -> list[Tensor]:
 def test_each_training_is_that_of_the_map_alone(
     kind: str, distance: str, sizes: list[tuple[int, int, int]], batch: int, patience: int, epochs: int | None
 ) -> None:
-    """Other numbers of rows, other seeds, ends at other epochs, last steps with fewer rows: weights, epochs, loss are equal."""
+    """Other numbers of rows, other seeds, ends at other epochs, last steps with fewer rows: weights, epochs, loss are
+    equal."""
     training = token_training.Training(
         rate=0.03, batch=batch, patience=patience, epochs=40 if epochs is None else epochs, hidden=7
     )

@@ -87,7 +87,8 @@ def flops(work: Callable[[], Any]) -> int:
 
 
 class Watcher(TorchDispatchMode):
-    """The largest memory any tensor had, and the most that was held at a time, in elements. What was there before is free."""
+    """The largest memory any tensor had, and the most that was held at a time, in elements. What was there before is
+    free."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +201,8 @@ def test_streaming_holds_one_layer(kind: str, loops: str) -> None:
 
 
 def attention_and_proof() -> int:
-    """Attention computed again, its parts summed and projected, each token's own part; a probe of two rows through W_O."""
+    """Attention computed again, its parts summed and projected, each token's own part; a probe of two rows through
+    W_O."""
     return 2 * N * N * D + 2 * N * N * D + 2 * 2 * N * D * D + 2 * 2 * D * D
 
 
@@ -210,8 +212,8 @@ def gram_form(chains: int) -> int:
 
 
 def zeroing(pairs: float) -> float:
-    """The second product of the feed-forward for each pair; the first and the parts by heads; what is done once a layer: among
-    it the layer run again as it is, with other rounding errors, and without one source."""
+    """The second product of the feed-forward for each pair; the first and the parts by heads; what is done once a
+    layer: among it the layer run again as it is, with other rounding errors, and without one source."""
     once = 2 * D * D * M + 2 * N * D * M * 2 + 2 * N * D * D + 2 * N * H * D + 3 * 2 * 2 * N * D * M
     return pairs * (2 * M * D + 2 * H * (D + M)) + once
 
@@ -253,7 +255,8 @@ def test_products_stay_within_the_closed_form(kind: str, name: str, loops: str) 
 @needs_fast
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_method_costs_about_a_forward_pass(kind: str, loops: str) -> None:
-    """As multiples of one forward pass; far below what vectors of pairs would cost, and what running layers again would."""
+    """As multiples of one forward pass; far below what vectors of pairs would cost, and what running layers again
+    would."""
     model = model_of(kind)
     forward = flops(lambda: model.hf_model(torch.tensor([IDS])))
     assert flops(lambda: model.trace(input_ids=IDS)) == forward, "tracing computes nothing"

@@ -1,4 +1,5 @@
-"""Shortcuts change no number: layers scored together, one row alone, ranks without singular values, norms asked once."""
+"""Shortcuts change no number: layers scored together, one row alone, ranks without singular values, norms asked
+once."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def test_layers_scored_at_once_are_the_layers_one_by_one(case: str, monkeypatch:
 def test_layers_are_one_block_only_where_a_method_takes_it(
     names: str | list[str], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Layers that every method of a call scores one by one are not decomposed, and proven, a second time as one block."""
+    """Layers that every method of a call scores one by one are not decomposed, and proven, a second time as one
+    block."""
     maps, asked = sys.modules["mixlens.scoring.maps"], list[int]()
     trace = loaded("bert").trace(input_ids=ids(5))
     expected = mixlens.mix(trace, names)

@@ -92,7 +92,8 @@ MARK = [SCORES[0], SCORES[1], [0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0]
         ),
         (
             made(lost=LOST),
-            f"{AVERAGE} The prompt counts most for sats: 50 % of that word is made of the prompt, and without sentence 1 "
+            f"{AVERAGE} The prompt counts most for sats: 50 % of that word is made of the prompt, and without "
+            f"sentence 1 "
             "(“The cat.”) its probability would be 10 % instead of 25 %.",
         ),
         (made(lost=[[-0.005, 0.0], [0.0, 0.0]]), f"{AVERAGE} Leaving out no single part changes much."),
@@ -115,7 +116,8 @@ MARK = [SCORES[0], SCORES[1], [0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0]
                 [[-0.2, 0.0], [0.0, 0.0], [0.0, -0.001]],
                 words=THREE,
             ),
-            "The prompt counts most for up: 100 % of that word is made of the prompt, but leaving out no single part changes "
+            "The prompt counts most for up: 100 % of that word is made of the prompt, but leaving out no single part "
+            "changes "
             "its probability much.",
         ),
     ],

@@ -1,4 +1,5 @@
-"""Conversations: the tokenizer's own template, its tokens apart from those of the messages, and what cannot be read refused."""
+"""Conversations: the tokenizer's own template, its tokens apart from those of the messages, and what cannot be read
+refused."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def test_the_text_is_what_the_template_makes() -> None:
 
 
 def test_tokens_of_the_template_are_apart() -> None:
-    """Everything that is no character of a message is the template's, also where a message holds the template's words."""
+    """Everything that is no character of a message is the template's, also where a message holds the template's
+    words."""
     model = talker()
     read = model.encode(Chat(tuple(MESSAGES)))
     for (role, places), message in zip(read.turns, MESSAGES, strict=True):

@@ -182,7 +182,8 @@ def test_a_run_knows_that_it_read_conversations_and_by_which_template(
 
 
 def test_other_messages_are_other_rows() -> None:
-    """A shard is known by its rows: by the messages too. Without messages it is the checksum that runs of before have."""
+    """A shard is known by its rows: by the messages too. Without messages it is the checksum that runs of before
+    have."""
 
     def row(messages: Any) -> input_rows.InputRow:
         return input_rows.InputRow(1, "1", None, None, None, None, None, None, None, (), messages)

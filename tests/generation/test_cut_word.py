@@ -1,4 +1,5 @@
-"""A last word that the model had not finished when it was stopped: told from a whole one, and marked wherever it is shown."""
+"""A last word that the model had not finished when it was stopped: told from a whole one, and marked wherever it is
+shown."""
 
 from __future__ import annotations
 

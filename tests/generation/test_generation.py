@@ -1,4 +1,5 @@
-"""What each written word rests on: one pass gives every row, rows sum to 1, leaving out is deleting, files come back."""
+"""What each written word rests on: one pass gives every row, rows sum to 1, leaving out is deleting, files come
+back."""
 
 from __future__ import annotations
 
@@ -183,7 +184,8 @@ def test_leaving_out_is_what_deleting_gives(generation: Any) -> None:
 
 
 def test_a_prompt_that_would_be_empty_has_no_effect() -> None:
-    """Without a begin mark, nothing is left when the only sentence is left out: that is not a number, and said as None."""
+    """Without a begin mark, nothing is left when the only sentence is left out: that is not a number, and said as
+    None."""
     model = mixlens.load(hf_model("gpt2", head="AutoModelForCausalLM"))
     generation = mixlens.answers.generation.explaining.explain_written(
         explaining.written_after(model, model.encode_ids(ids(1)), ids(2, seed=1), given=True), "alti"
@@ -200,7 +202,8 @@ def test_the_answer_names_the_largest_loss(generation: Any) -> None:
 
 
 def with_rows(generation: Any, made_of_prompt: list[float]) -> Any:
-    """The same texts and effects, with other scores: how much of each row the first word of the prompt holds; the rest is own."""
+    """The same texts and effects, with other scores: how much of each row the first word of the prompt holds; the rest
+    is own."""
     first, begin = generation.columns[1].tokens[0], generation.text.begin
     scores = torch.zeros_like(generation.scores)
     for row, share in zip(generation.rows, made_of_prompt, strict=True):
@@ -246,7 +249,8 @@ def test_the_answer_on_a_story_model() -> None:
     )
     told = model.explain(prompt, generate=41).with_effects().sentence.replace("\u202f", " ")
     assert told == (
-        "Mostly on the words just written: 84 % on average. The prompt comes back for ball: 26 % of that word is made of the "
+        "Mostly on the words just written: 84 % on average. The prompt comes back for ball: 26 % of that word is made "
+        "of the "
         "prompt, and without sentence 2 (“… with her red ball …”) its probability would be 54 % instead of 71 %."
     )
 

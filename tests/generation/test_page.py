@@ -1,4 +1,5 @@
-"""The page of a written text in a real browser: the answer first, the numbers of the table, keyboard, accessibility, size."""
+"""The page of a written text in a real browser: the answer first, the numbers of the table, keyboard, accessibility,
+size."""
 
 from __future__ import annotations
 

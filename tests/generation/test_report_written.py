@@ -1,4 +1,5 @@
-"""`mixlens report --generate`: the page that `explain --generate -o` writes, by the same options; and what it refuses."""
+"""`mixlens report --generate`: the page that `explain --generate -o` writes, by the same options; and what it
+refuses."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The same bits before and after a change, on one machine: `python -m tests.house.bits OUT.json`, change the code, then
 `python -m tests.house.bits --against OUT.json`, which prints what differs and ends with 1 if anything does.
 
-A digest is kept of the raw bytes of every score tensor and every tensor of `.info` (float64 and float32; alone, batched,
-streamed), of what every command prints (durations left out), of figures and pages, and of the tables of an experiment
-folder and the columns of a corpus folder. Two processors need not agree: for that there is `test_freeze.py`.
+A digest is kept of the raw bytes of every score tensor and every tensor of `.info` (float64 and float32; alone,
+batched, streamed), of what every command prints (durations left out), of figures and pages, and of the tables of an
+experiment folder and the columns of a corpus folder. Two processors need not agree: for that there is `test_freeze.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the freeze asks of mixlens: models whose weights are the same on every processor, and every method on each of them.
+"""What the freeze asks of mixlens: models whose weights are the same on every processor, and every method on each of
+them.
 
 Only the public face is used (`mixlens.load`, `mix`, `attribute`, ... and the commands), so inner files may move freely.
 """
@@ -25,7 +26,8 @@ from conftest import head_of as tested_head  # noqa: E402
 
 import mixlens  # noqa: E402
 
-# One of each kind of layer. The others have the same methods behind other parts, which the tests of methods run on all of them.
+# One of each kind of layer. The others have the same methods behind other parts, which the tests of methods run on all
+# of them.
 CASES = (
     *("bert", "distilbert", "albert", "modernbert", "gpt2", "gpt_neo", "gpt_neox", "opt-post-norm"),
     *("llama", "gemma3_text", "phi3", "stablelm-parallel"),
@@ -66,7 +68,8 @@ def randomise(model: torch.nn.Module, jitter: float = 0.0) -> None:
 
 
 class StayDouble(TorchFunctionMode):
-    """Within it a float64 tensor is not made float32: a norm that rounds so would round otherwise on every processor."""
+    """Within it a float64 tensor is not made float32: a norm that rounds so would round otherwise on every
+    processor."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         to_float = function is torch.Tensor.float or (function is torch.Tensor.to and args[1:2] == (torch.float32,))
@@ -76,7 +79,8 @@ class StayDouble(TorchFunctionMode):
 
 
 def stay_double(model: torch.nn.Module) -> None:
-    """RMS norms and rotary embeddings of transformers compute in float32 whatever the model's type is. Here they do not."""
+    """RMS norms and rotary embeddings of transformers compute in float32 whatever the model's type is. Here they do
+    not."""
     for module in model.modules():
         kind = type(module)
         if "RMSNorm" in kind.__name__:
@@ -147,7 +151,8 @@ class Question:
         return " ".join(part for part in (self.name + (f":{written}" if written else ""), self.then) if part)
 
 
-# Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the machine.
+# Methods without stored numbers. The search of context_cite ends at a tolerance: the last digits are those of the
+# machine.
 # The methods people compare with are held against what is written out in tests/methods/test_peers_gradients.py,
 # test_discretized.py and test_shap_lime.py; the numbers of shap and lime are those of their libraries' versions.
 UNSTORED = dict.fromkeys(
@@ -208,8 +213,10 @@ MAP_OPTIONS = (
     ),
     Question("attention", then="sum", streams=False),
 )
-# A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they are asked
-# in a batch, and Jacobians with options alone, on one configuration of each kind: norms after, norms before, rotary, gated with
+# A padded batch is the same equations over other shapes. Attributions and Jacobians cost a backward pass each, so they
+# are asked
+# in a batch, and Jacobians with options alone, on one configuration of each kind: norms after, norms before, rotary,
+# gated with
 # norms on both sides.
 FULLY_BATCHED = ("bert", "gpt2", "llama", "gemma3_text")
 FLOW = Question("attention", then="flow", streams=False)

@@ -1,4 +1,5 @@
-"""What the freeze asks of the command line: each command on the embedded models, in a folder of its own, timings left out."""
+"""What the freeze asks of the command line: each command on the embedded models, in a folder of its own, timings left
+out."""
 
 from __future__ import annotations
 
@@ -196,7 +197,8 @@ def schema(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def files(folder: Path) -> list[str]:
-    """Paths of the files, with content addresses left out. Records are written every few seconds: their first file counts."""
+    """Paths of the files, with content addresses left out. Records are written every few seconds: their first file
+    counts."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return [
         re.sub(r"-[0-9a-f]{16}(?=\.)", "-#", path) for path in paths if not re.search(r"records/part-(?!00000)", path)

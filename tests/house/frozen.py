@@ -1,7 +1,7 @@
 """The stored side of the freeze, and the command that writes it: `python -m tests.house.frozen`.
 
-Without arguments it adds what is not stored yet. `--again NAME ...` makes the named configurations, or the parts "info",
-"commands", "folders" and "face", anew; "all" stands for every one of them.
+Without arguments it adds what is not stored yet. `--again NAME ...` makes the named configurations, or the parts
+"info", "commands", "folders" and "face", anew; "all" stands for every one of them.
 """
 
 from __future__ import annotations

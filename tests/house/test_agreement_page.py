@@ -1,4 +1,5 @@
-"""The page of results on the embedded model is written by its recipe, and the commands that it shows make its tables."""
+"""The page of results on the embedded model is written by its recipe, and the commands that it shows make its
+tables."""
 
 from __future__ import annotations
 

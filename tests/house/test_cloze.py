@@ -1,4 +1,5 @@
-"""Questions made from plain text: what is asked for stands in the paragraph, where the row says, and not in the question."""
+"""Questions made from plain text: what is asked for stands in the paragraph, where the row says, and not in the
+question."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from mixlens import data
 from recipes.train.cloze import answers, main, plain, rows
 
 PARAGRAPH = (
-    "The old mill by the river was built by Anna Weber in 1874 for the town of Lindau. It ground 300 sacks of corn a week until "
-    "the war , and then it stood empty for two decades. After the flood of March 3, 1946 the family of Jonas Brandt lived in it "
+    "The old mill by the river was built by Anna Weber in 1874 for the town of Lindau. It ground 300 sacks of corn a "
+    "week until "
+    "the war , and then it stood empty for two decades. After the flood of March 3, 1946 the family of Jonas Brandt "
+    "lived in it "
     "with seven children and many cats. Today it is a museum @-@ like house <unk> that shows the work of millers."
 )
 

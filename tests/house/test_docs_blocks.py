@@ -1,9 +1,10 @@
-"""Every fenced block of README.md, CONTRIBUTING.md and docs/ is run as it stands there, page by page, in an empty folder.
+"""Every fenced block of README.md, CONTRIBUTING.md and docs/ is run as it stands there, page by page, in an empty
+folder.
 
-A block that cannot be run in a test says so in the line above it: `<!-- not run: reason -->`. What a page takes for granted (a
-corpus of the reader's, a model of the hub) is named above the first block that uses it, `<!-- given: corpus.jsonl -->`, and made
-by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!-- numbers vary: reason -->` stands above
-the block that prints them, and words alone are compared.
+A block that cannot be run in a test says so in the line above it: `<!-- not run: reason -->`. What a page takes for
+granted (a corpus of the reader's, a model of the hub) is named above the first block that uses it, `<!-- given:
+corpus.jsonl -->`, and made by `GIVEN` below. Where a page trains a model, its numbers are those of one machine: `<!--
+numbers vary: reason -->` stands above the block that prints them, and words alone are compared.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def blocks(text: str) -> Iterator[Block]:
         number += 1
 
 
-# --- what pages take for granted ---------------------------------------------------------------------------------------
+# --- what pages take for granted --------------------------------------------------------------------------------------
 
 
 def reviews(place: Path) -> None:
@@ -219,7 +220,8 @@ NUMBER = r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)"
 
 
 def compared(shown: str, made: str, *, numbers_too: bool = True) -> str | None:
-    """How what came differs from what is shown: the words are the same, numbers to a unit of the last digit that is printed.
+    """How what came differs from what is shown: the words are the same, numbers to a unit of the last digit that is
+    printed.
 
     Not compared: where lines break, lengths of bars, times. A gap is rounding: any below 1e-5.
     """
@@ -243,7 +245,8 @@ def compared(shown: str, made: str, *, numbers_too: bool = True) -> str | None:
 
 
 def lines_compared(shown: str, made: str) -> str | None:
-    """The line that is not what came. A gap is rounding and may be written longer or shorter, so that lines break elsewhere."""
+    """The line that is not what came. A gap is rounding and may be written longer or shorter, so that lines break
+    elsewhere."""
     if GAP.findall(shown) != GAP.findall(made):
         return None
     pairs = zip_longest(shown.splitlines(), made.splitlines(), fillvalue="")
@@ -307,7 +310,8 @@ PATIENCE = 400  # seconds for one page; the slowest takes about 15 on a quiet ma
 
 
 def in_child(work: Callable[[], list[str]], folder: Path) -> list[str]:
-    """What `work` says in a process of its own in that folder: a page registers methods and changes the folder it is in."""
+    """What `work` says in a process of its own in that folder: a page registers methods and changes the folder it is
+    in."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

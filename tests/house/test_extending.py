@@ -1,4 +1,5 @@
-"""What other packages add: a metric is one function, an experiment one declaration, and an entry point makes either known."""
+"""What other packages add: a metric is one function, an experiment one declaration, and an entry point makes either
+known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The fine-tuning recipes: rows and losses against values by hand; a tiny random model learns, is saved, loads and is proven."""
+"""The fine-tuning recipes: rows and losses against values by hand; a tiny random model learns, is saved, loads and is
+proven."""
 
 from __future__ import annotations
 
@@ -241,7 +242,7 @@ def test_command_line_changes_the_recipe_and_takes_several_seeds(monkeypatch: py
     assert seen[0][1]["recipe"] == replace(RECIPES["prompt"], rate=0.1, held_out=0.5)
 
 
-# --- training: needs accelerate -----------------------------------------------------------------------------------------
+# --- training: needs accelerate ---------------------------------------------------------------------------------------
 
 
 def trained(kind: str, model: Path, out: Path, **given: Any) -> finetune.Result:

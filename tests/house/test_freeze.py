@@ -18,9 +18,12 @@ import pytest
 
 import mixlens
 
-# Processors round otherwise (width of their vectors, fused multiplication), and so does another order of the same sums: a few
-# units of 2.2e-16 each. Weights moved by 1e-15 of themselves move the fingerprints by less than 1.1e-13, so 1e-12 is what the
-# same equations keep anywhere. The methods below amplify: their tolerance is ten times and more what was measured so, and what
+# Processors round otherwise (width of their vectors, fused multiplication), and so does another order of the same sums:
+# a few
+# units of 2.2e-16 each. Weights moved by 1e-15 of themselves move the fingerprints by less than 1.1e-13, so 1e-12 is
+# what the
+# same equations keep anywhere. The methods below amplify: their tolerance is ten times and more what was measured so,
+# and what
 # a processor without AVX makes of them (partial_lrp: 2.8e-11).
 TOLERANCE = 1e-12
 AMPLIFIED = {  # (label begins with, configuration or "" for all): tolerance;                          measured at 1e-15
@@ -65,7 +68,8 @@ def model_of(case: str) -> Any:
 
 @pytest.mark.parametrize("case", freezing.CASES)
 def test_numbers(case: str) -> None:
-    """Alone against the stored fingerprints; on one configuration of each kind also in a batch and streamed against alone, as
+    """Alone against the stored fingerprints; on one configuration of each kind also in a batch and streamed against
+    alone, as
     `test_in_float32_every_path_gives_the_paper` has it on all of them."""
     assert case in STORED["scores"], f"no numbers of {case!r} are stored. Add them: {frozen.TELLS}"
     model = model_of(case)
@@ -159,7 +163,8 @@ def test_commands_and_what_they_write() -> None:
 
 
 def texts_apart(here: str, there: str) -> list[str]:
-    """Lines whose words differ, or a number by more than a unit of its last digit (1e-9 where it is printed in full)."""
+    """Lines whose words differ, or a number by more than a unit of its last digit (1e-9 where it is printed in
+    full)."""
     lines = [[ROUNDING.sub("#", line) for line in text.splitlines()] for text in (here, there)]
     if len(lines[0]) != len(lines[1]):
         return [f"{len(lines[0])} lines, stored {len(lines[1])}:\n{here}"]

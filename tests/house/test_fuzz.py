@@ -1,4 +1,5 @@
-"""Whatever is put in, a result or a MixlensError comes out: texts of any Unicode, odd ids, odd options, odd and hostile files."""
+"""Whatever is put in, a result or a MixlensError comes out: texts of any Unicode, odd ids, odd options, odd and hostile
+files."""
 
 from __future__ import annotations
 
@@ -250,7 +251,8 @@ def test_the_options_that_cost_are_among_those_that_are_tried() -> None:
 )  # one step is allowed, and warned of
 @pytest.mark.parametrize(("name", "option"), METHOD_OPTIONS)
 def test_any_value_of_a_methods_own_option(model: Any, sentiment: Any, name: str, option: str) -> None:
-    """Sizes are bounded here: what is large takes its time, and is no error. The other options are those that are quick."""
+    """Sizes are bounded here: what is large takes its time, and is no error. The other options are those that are
+    quick."""
     came = 0
     traces = (model.trace("The keys [MASK] rusty."), sentiment.trace("a good film"))
     own = {**maps.known(), **attributions.known()}[name].options[option]

@@ -21,8 +21,8 @@ FIGURES = ROOT / "docs" / "use" / "figures" / "gallery"
 
 
 def test_the_gallery_is_made_of_what_it_says_twice_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fifth figure twice (tests/show/test_figures.py draws each kind twice); what is printed is compared with what is
-    stored."""
+    """Every fifth figure twice (tests/show/test_figures.py draws each kind twice); what is printed is compared with
+    what is stored."""
     every = gallery.FIGURES
     for name, figures, printed in (("one", every, gallery.TEXTS), ("two", every[::5], ())):
         (tmp_path / name).mkdir()

@@ -1,4 +1,5 @@
-"""The tool that counts which faults the tests see: the faults it makes, the sample it draws, and a run on a small project."""
+"""The tool that counts which faults the tests see: the faults it makes, the sample it draws, and a run on a small
+project."""
 
 from __future__ import annotations
 
@@ -194,11 +195,12 @@ picked = [found[name] for name in sys.argv[3].split(",")]
 said = []
 results = mutants_run.run([(one, [["tests/test_toys.py"]]) for one in picked], root, folder, jobs=2, limit=6.0, said=said.append)
 print(json.dumps([[[one.fault.id, one.status, one.test] for one in results], said]))
-"""
+"""  # noqa: E501
 
 
 def test_a_run_tells_what_is_seen(tmp_path: Path) -> None:
-    """Killed, survived, and ended by the clock; a test that fails without a fault kills nothing; nothing is written beside."""
+    """Killed, survived, and ended by the clock; a test that fails without a fault kills nothing; nothing is written
+    beside."""
     root = project(tmp_path)
     by_change = {(fault.function, fault.after): fault for fault in mutants.all_faults(root, ["toys.py"])["toys.py"]}
     picked: list[Fault] = [

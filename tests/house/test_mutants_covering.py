@@ -1,4 +1,5 @@
-"""Which tests `recipes.mutants` runs for a fault: those that run its line, those that run little else first, in groups."""
+"""Which tests `recipes.mutants` runs for a fault: those that run its line, those that run little else first, in
+groups."""
 
 from __future__ import annotations
 

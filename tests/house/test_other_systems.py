@@ -1,4 +1,5 @@
-"""What macOS and Windows do otherwise, as far as one machine can show it: no fork, other locks, paths, encodings and consoles."""
+"""What macOS and Windows do otherwise, as far as one machine can show it: no fork, other locks, paths, encodings and
+consoles."""
 
 from __future__ import annotations
 
@@ -194,7 +195,8 @@ def test_a_folder_of_windows_is_named_by_its_last_part() -> None:
 
 
 def test_the_workflows_run_what_is_there() -> None:
-    """Each file parses; every path, target and extra that a step names exists; the versions of Python are the project's."""
+    """Each file parses; every path, target and extra that a step names exists; the versions of Python are the
+    project's."""
     import re
     import tomllib
 

@@ -1,6 +1,8 @@
-"""What is built: a wheel with all that the package needs, a source archive with docs and tests, and metadata that an index takes.
+"""What is built: a wheel with all that the package needs, a source archive with docs and tests, and metadata that an
+index takes.
 
-`make package` builds both with `build`, checks them with `twine`, and installs them (tests/house/test_package_installed.py).
+`make package` builds both with `build`, checks them with `twine`, and installs them
+(tests/house/test_package_installed.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The built wheel in clean environments, away from the source: the core alone, without a compiler; every extra resolves.
+"""The built wheel in clean environments, away from the source: the core alone, without a compiler; every extra
+resolves.
 
     make package
 

@@ -1,4 +1,5 @@
-"""The suite itself is the same on every machine: no clock decides, and whoever reads a skip knows what would run the test."""
+"""The suite itself is the same on every machine: no clock decides, and whoever reads a skip knows what would run the
+test."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["perf_counter", "monotonic", "time.time("])
 def test_no_assertion_of_the_suite_compares_a_time_with_a_limit(name: str) -> None:
-    """`assert time... < 10` fails on a busy machine; limits that only end a wait (`deadline`, `timeout`) are another matter."""
+    """`assert time... < 10` fails on a busy machine; limits that only end a wait (`deadline`, `timeout`) are another
+    matter."""
     for path in FILES:
         if name not in path.read_text() or path.name == Path(__file__).name:
             continue

@@ -1,4 +1,5 @@
-"""`python -m recipes.pages.results`: every run of every paper whose models are at hand, into pages in a folder of one's own."""
+"""`python -m recipes.pages.results`: every run of every paper whose models are at hand, into pages in a folder of one's
+own."""
 
 from __future__ import annotations
 
@@ -142,7 +143,8 @@ def test_a_statement_is_told_once_with_its_runs() -> None:
     assert stored.in_words(second["runs"]) == "same in its one run"
     assert stored.put_first("attcat", [second, first, third]) == [first]
     assert stored.summary([first, second, third]) == (
-        "Of 3 statements 1 hold in every run that judges them, 1 in some runs and not in others, 0 in none and are different in "
+        "Of 3 statements 1 hold in every run that judges them, 1 in some runs and not in others, 0 in none and are "
+        "different in "
         "one run or more, and 1 are not decided."
     )
     assert stored.verdict_counts(claims) == "2 same, 2 different, 1 not told apart"
@@ -186,7 +188,8 @@ def test_a_run_that_is_made_again_leaves_the_numbers_of_others(material: Path) -
 
 
 def test_the_pages_are_made_of_the_stored_numbers(tmp_path: Path) -> None:
-    """Those of the project: no page was written by hand, and each statement that a paper puts first is among its claims."""
+    """Those of the project: no page was written by hand, and each statement that a paper puts first is among its
+    claims."""
     (tmp_path / "stored").symlink_to(results.DOCS.resolve() / "stored")
     results.pages(tmp_path)
     for page in tmp_path.glob("*.md"):

@@ -25,7 +25,8 @@ def yield_to_others(phase: str, info: object) -> None:
 
 @pytest.fixture
 def other_threads() -> Iterator[None]:
-    """Two threads that write tracebacks, for which Python parses sources, and a garbage collector that lets them run."""
+    """Two threads that write tracebacks, for which Python parses sources, and a garbage collector that lets them
+    run."""
     done, switch = threading.Event(), sys.getswitchinterval()
 
     def work() -> None:

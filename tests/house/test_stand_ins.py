@@ -1,4 +1,5 @@
-"""`python -m recipes.train.stand_ins`: the tuned models of the results pages, each after what it rests on, none made twice."""
+"""`python -m recipes.train.stand_ins`: the tuned models of the results pages, each after what it rests on, none made
+twice."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ CHANGING = {"dict", "list", "set", "defaultdict", "Counter", "WeakKeyDictionary"
 
 
 def test_state_belongs_to_a_model_or_a_registry() -> None:
-    """No other module-level value can change: empty containers, locks and context variables are listed above, by name."""
+    """No other module-level value can change: empty containers, locks and context variables are listed above, by
+    name."""
     found = set()
     for file, tree in trees():
         for node in tree.body:

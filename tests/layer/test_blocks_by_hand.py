@@ -1,4 +1,5 @@
-"""One small layer, decomposed pair by pair with plain loops: both kinds of block give the same vectors, alone and together."""
+"""One small layer, decomposed pair by pair with plain loops: both kinds of block give the same vectors, alone and
+together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Heads: what each wrote adds up to what the model wrote, and every method by head is its paper written out, head by head.
+"""Heads: what each wrote adds up to what the model wrote, and every method by head is its paper written out, head by
+head.
 
-Everything is float64 with random biases, in every family: grouped queries, windows, norms on the branch, parallel feed-forwards.
+Everything is float64 with random biases, in every family: grouped queries, windows, norms on the branch, parallel
+feed-forwards.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ HEADS = 4  # of every tiny configuration
 
 
 def head_vectors(layer: Any, head: int, stage: str) -> Tensor:
-    """P a^h_ij W_O^h v^h_j / p_i, [query, key, d], pair by pair: one head of one source through the model's own modules."""
+    """P a^h_ij W_O^h v^h_j / p_i, [query, key, d], pair by pair: one head of one source through the model's own
+    modules."""
     attention, value, parts, x, a = layer.attention, layer.value, layer.parts, layer.input, layer.attention_output
     heads, n, _ = attention.shape
     groups, _, e = value.shape

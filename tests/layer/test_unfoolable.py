@@ -1,8 +1,8 @@
 """A number is handed out only if all that it was made of was compared, in this very call, with what the model did.
 
-Every test changes a model in a way that a user would, behind the back of what mixlens keeps or believes, and asks for maps. The
-answer must be the right map, or one line of refusal. The reference is the stock model itself: a fresh `load` of a copy for the
-decomposition, and for Value Zeroing the intervention, run through the model's own forward.
+Every test changes a model in a way that a user would, behind the back of what mixlens keeps or believes, and asks for
+maps. The answer must be the right map, or one line of refusal. The reference is the stock model itself: a fresh `load`
+of a copy for the decomposition, and for Value Zeroing the intervention, run through the model's own forward.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def stock(case: str, dtype: torch.dtype = torch.float32, head: str = "AutoModel"
 
 
 def zeroed(lens: mixlens.Model, trace: mixlens.Trace) -> Tensor:
-    """Value Zeroing by the intervention itself: the layer is run again by the model with each source's attention at zero."""
+    """Value Zeroing by the intervention itself: the layer is run again by the model with each source's attention at
+    zero."""
     n, layers = len(trace), []
     for layer in range(len(trace.layers)):
         whole = lens.run_with_attention(trace, layer, lambda weights: weights).double()
@@ -50,7 +51,8 @@ def zeroed(lens: mixlens.Model, trace: mixlens.Trace) -> Tensor:
 def assert_right(
     model: Any, lens: mixlens.Model, *, n: int = 9, names: list[str] = PARTS, close: float = CLOSE
 ) -> None:
-    """What `lens` says of the model as it is now is what a fresh load of a copy says, and what the intervention gives."""
+    """What `lens` says of the model as it is now is what a fresh load of a copy says, and what the intervention
+    gives."""
     made = mixlens.mix(lens.trace(input_ids=ids(n)), [*names, "value_zeroing"])
     again = mixlens.load(copy.deepcopy(model), check=False)
     trace = again.trace(input_ids=ids(n))
@@ -71,7 +73,7 @@ def right_or_refused(model: Any, lens: mixlens.Model, **options: Any) -> bool:
     return False
 
 
-# --- weights that change behind torch's back ---------------------------------------------------------------------------
+# --- weights that change behind torch's back --------------------------------------------------------------------------
 
 
 def with_fused_adamw(model: nn.Module) -> None:
@@ -169,7 +171,7 @@ def test_metrics_of_layers_follow_the_weights_too() -> None:
         transformed_anisotropy(old)
 
 
-# --- LoRA --------------------------------------------------------------------------------------------------------------
+# --- LoRA -------------------------------------------------------------------------------------------------------------
 
 
 def adapted(case: str, targets: list[str], dtype: torch.dtype = torch.float32) -> Any:
@@ -233,7 +235,7 @@ def test_adapters_in_training_mode_do_not_drop_out() -> None:
         torch.testing.assert_close(made[name].scores, expected.scores, rtol=CLOSE, atol=CLOSE)
 
 
-# --- norms that are no norms -------------------------------------------------------------------------------------------
+# --- norms that are no norms ------------------------------------------------------------------------------------------
 
 
 class DyT(nn.Module):
@@ -286,7 +288,7 @@ def test_norms_that_are_none_on_the_stream_are_refused(kind: type[DyT]) -> None:
         mixlens.load(model)
 
 
-# --- modules changed after the model was loaded ------------------------------------------------------------------------
+# --- modules changed after the model was loaded -----------------------------------------------------------------------
 
 
 def swap_activation(model: Any) -> None:
@@ -418,7 +420,8 @@ def test_a_trace_of_another_number_type_is_refused() -> None:
 
 
 def test_a_bert_changed_after_it_was_loaded() -> None:
-    """Neurons ablated by a hook on the module around the first product, which is not called where layers are put together."""
+    """Neurons ablated by a hook on the module around the first product, which is not called where layers are put
+    together."""
     model = stock("bert")
     lens = mixlens.load(model)
     mixlens.mix(lens.trace(input_ids=ids(9)), "value_zeroing")
@@ -430,13 +433,14 @@ def test_a_bert_changed_after_it_was_loaded() -> None:
         mixlens.mix(lens.trace(input_ids=ids(9)), name)
 
 
-# --- massive activations -----------------------------------------------------------------------------------------------
+# --- massive activations ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("size", [0.05, 0.2, 1.0])
 def test_one_massive_activation_hides_nothing(dtype: torch.dtype, size: float) -> None:
-    """One feature of one token is 2,500, all others are below 1; a vector is added behind attention without the model's parts."""
+    """One feature of one token is 2,500, all others are below 1; a vector is added behind attention without the model's
+    parts."""
     model = stock("llama").float()
     with torch.no_grad():
         for weights in model.parameters():
@@ -472,7 +476,7 @@ def test_half_precision_refuses_a_projection_that_is_not_linear(dtype: torch.dty
         mixlens.load(model)
 
 
-# --- the model's own attention -----------------------------------------------------------------------------------------
+# --- the model's own attention ----------------------------------------------------------------------------------------
 
 
 def attention_with(changed: Callable[[Tensor], Tensor]) -> Any:
@@ -616,12 +620,13 @@ def test_stock_attention_in_half_precision_is_accepted(case: str, spread: float,
     assert len(lens.trace(input_ids=ids(9)).layers) == 3
 
 
-# --- float32's limits --------------------------------------------------------------------------------------------------
+# --- float32's limits -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("gamma", "beta"), [(1.0, 0.0), (0.03, 1.0), (1e-3, 10.0)])
 def test_where_float32_cannot_hold_value_zeroing_the_result_says_so(gamma: float, beta: float) -> None:
-    """A layer norm with a small gamma beside a large beta: distances drown in rounding. The estimate is of the true size."""
+    """A layer norm with a small gamma beside a large beta: distances drown in rounding. The estimate is of the true
+    size."""
     model = stock("bert", torch.float64)
     with torch.no_grad():
         for layer in model.encoder.layer:
@@ -640,7 +645,7 @@ def test_where_float32_cannot_hold_value_zeroing_the_result_says_so(gamma: float
     assert any("float64" in note for note in made.info.get("notes", [])) == (float(told.max()) > 0.01)
 
 
-# --- where the head reads ----------------------------------------------------------------------------------------------
+# --- where the head reads ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["gpt2", "llama", "opt", "gpt_neox", "mistral", "qwen2", "gemma", "phi3", "gpt_neo"])

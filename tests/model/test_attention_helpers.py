@@ -1,4 +1,5 @@
-"""A function that attention calls is replaced after a model was loaded: a trace would be of another model, and is refused."""
+"""A function that attention calls is replaced after a model was loaded: a trace would be of another model, and is
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a user changes after loading, or sets in torch, and arguments of other types: it works, or one line says what to do."""
+"""What a user changes after loading, or sets in torch, and arguments of other types: it works, or one line says what to
+do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A hook or a patched module that fails where mixlens runs it is named in one line; errors of others stay what they are."""
+"""A hook or a patched module that fails where mixlens runs it is named in one line; errors of others stay what they
+are."""
 
 from __future__ import annotations
 

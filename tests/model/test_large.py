@@ -127,7 +127,8 @@ def test_a_name_with_a_device_map_gives_the_same_map(case: str, dtype: str, tmp_
     ):
         lens = mixlens.load(folder, dtype=dtype, **asked)
         made = mixlens.mix(lens.trace(input_ids=ids(9)), "alti").scores
-        # Weights that lie elsewhere in memory may be multiplied in another order: what the dtype rounds to, over three layers.
+        # Weights that lie elsewhere in memory may be multiplied in another order: what the dtype rounds to, over three
+        # layers.
         torch.testing.assert_close(made, expected, rtol=0, atol=1e-10 if dtype == "float64" else 2e-2)
         assert lens.dispatched == (away != 0)
         if away is not None:

@@ -163,7 +163,8 @@ def test_a_file_and_a_type_of_tomorrow_are_refused_in_plain_words(
     with pytest.raises(mixlens.MixlensError) as told:
         mixlens.load(folder)
     assert str(told.value) == (
-        f"cannot load {str(folder)!r}: its model type 'tomorrow' is not known to transformers {transformers.__version__}. A "
+        f"cannot load {str(folder)!r}: its model type 'tomorrow' is not known to transformers "
+        f"{transformers.__version__}. A "
         "later version may know it; a model that brings its own code needs trust_remote_code= (off by default)."
     )
 

@@ -1,4 +1,5 @@
-"""Models with a `forward` of a user's own around that of transformers: they load, and their numbers are the stock model's."""
+"""Models with a `forward` of a user's own around that of transformers: they load, and their numbers are the stock
+model's."""
 
 from __future__ import annotations
 

@@ -92,7 +92,8 @@ def test_every_family_in_eight_bits_is_the_model_of_those_numbers(case: str) -> 
     given = [ids(7), ids(10, seed=1)]
     for expected, made in zip(*(mixlens.mix(lens.trace(input_ids=given), names) for lens in (one, other)), strict=True):
         for name in names:
-            # Value Zeroing runs a user's own linear class as it is, and RMS norms compute in float32 in a float64 model.
+            # Value Zeroing runs a user's own linear class as it is, and RMS norms compute in float32 in a float64
+            # model.
             close = {"rtol": 1e-5, "atol": 1e-6} if name == "value_zeroing" else {"rtol": 1e-8, "atol": 1e-9}
             torch.testing.assert_close(made[name].scores, expected[name].scores, **close, msg=name)
             assert made[name].info["gap"] < 1e-10
@@ -176,7 +177,8 @@ def test_a_loaded_quantised_model_is_taken_as_it_is() -> None:
 
 
 class Coded(Tensor):
-    """Weights of a kind of their own inside an ordinary nn.Linear (as torchao has them): what is stored is twice the weight."""
+    """Weights of a kind of their own inside an ordinary nn.Linear (as torchao has them): what is stored is twice the
+    weight."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -202,7 +204,7 @@ def test_weights_of_a_kind_of_their_own_are_not_read() -> None:
         torch.testing.assert_close(each.scores, expected[name].scores, rtol=1e-9, atol=1e-9)
 
 
-# --- layers that their library cannot compute here ------------------------------------------------------------------------
+# --- layers that their library cannot compute here --------------------------------------------------------------------
 
 
 class Fussy(Packed):
@@ -336,7 +338,7 @@ def test_quantisations_in_a_few_words(settings: dict[str, Any], told: str) -> No
     assert quantized.description(settings) == told
 
 
-# --- bitsandbytes -------------------------------------------------------------------------------------------------------
+# --- bitsandbytes -----------------------------------------------------------------------------------------------------
 
 
 def saved(folder: Path, case: str) -> Path:
@@ -426,7 +428,8 @@ def test_a_packed_model_that_came_loaded_is_used_or_refused_with_what_to_set(tmp
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_gradients_in_four_bits_are_those_of_the_same_numbers(bias: bool, tmp_path: Path) -> None:
-    """Also where bitsandbytes has a form for the processor that has no gradients; sizes that it would take (64, 128)."""
+    """Also where bitsandbytes has a form for the processor that has no gradients; sizes that it would take (64,
+    128)."""
     pytest.importorskip("bitsandbytes")
     import transformers
 

@@ -1,4 +1,5 @@
-"""An attribution explains the prediction of its trace: a model that no longer does what the trace recorded is refused."""
+"""An attribution explains the prediction of its trace: a model that no longer does what the trace recorded is
+refused."""
 
 from __future__ import annotations
 

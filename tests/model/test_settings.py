@@ -1,4 +1,5 @@
-"""Models in wrappers, in unusual modes and settings: the right answer, or one clear line that names what is in the way."""
+"""Models in wrappers, in unusual modes and settings: the right answer, or one clear line that names what is in the
+way."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def refusal(call: Callable[[], Any]) -> str:
     return str(error.value)
 
 
-# --- wrappers ----------------------------------------------------------------------------------------------------------
+# --- wrappers ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_peft_model_is_unwrapped() -> None:
@@ -140,7 +141,7 @@ def test_a_default_device_of_meta_is_refused() -> None:
     assert "default device" in said
 
 
-# --- modes -------------------------------------------------------------------------------------------------------------
+# --- modes ------------------------------------------------------------------------------------------------------------
 
 SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no_grad": torch.no_grad,
@@ -179,7 +180,7 @@ def test_weights_made_in_inference_mode() -> None:
     assert "inference_mode" in refusal(lambda: mixlens.attribute(lens.trace(input_ids=ids(5)), "hta_layer"))
 
 
-# --- configurations ----------------------------------------------------------------------------------------------------
+# --- configurations ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["gemma2", "gemma3_text", "olmo2"])
@@ -256,7 +257,8 @@ def test_no_internal_class_reaches_a_user() -> None:
 
 
 def test_weights_a_hundred_times_as_large() -> None:
-    """Where float32 does not hold a layer's gradient, that method is refused; the others are not told a wrong reason."""
+    """Where float32 does not hold a layer's gradient, that method is refused; the others are not told a wrong
+    reason."""
     model = stock("bert", dtype=torch.float32)
     with torch.no_grad():
         for name, weights in model.named_parameters():

@@ -1,7 +1,7 @@
 """One model in several threads, several models on one stock model or configuration, a trace inside a trace.
 
-Threads switch as often as the interpreter allows. Every call gives the numbers of a call alone, and the stock model is left as
-it came.
+Threads switch as often as the interpreter allows. Every call gives the numbers of a call alone, and the stock model is
+left as it came.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def many_switches() -> Iterator[None]:
 
 
 def at_once(*jobs: Callable[[], Any], times: int = 1) -> list[Any]:
-    """Each job in a thread of its own, all started together, `times` over; what they return. An error in one is raised here."""
+    """Each job in a thread of its own, all started together, `times` over; what they return. An error in one is raised
+    here."""
     results: list[Any] = []
     errors: list[BaseException] = []
     start = threading.Barrier(len(jobs))

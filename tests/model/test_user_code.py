@@ -1,4 +1,5 @@
-"""A user's own code in a model is found wherever it acts; code of the packages that models are made of is not taken for it."""
+"""A user's own code in a model is found wherever it acts; code of the packages that models are made of is not taken for
+it."""
 
 from __future__ import annotations
 

@@ -267,8 +267,9 @@ def test_bodies_that_are_no_json_or_too_large_are_refused(client: Client) -> Non
 
 
 def test_a_body_of_unknown_length_is_cut_off(client: Client) -> None:
-    """One byte more than is allowed, and no end: the server answers without waiting for more, and nothing is in flight then."""
-    head = b"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    """One byte more than is allowed, and no end: the server answers without waiting for more, and nothing is in flight
+    then."""
+    head = b"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"  # noqa: E501
     left = LIMITS.body + 1
     with socket.create_connection(("127.0.0.1", client.port), timeout=60) as line:
         line.sendall(head)

@@ -1,4 +1,5 @@
-"""The desk with models made up by hand: who waits, who is before whom, what is kept, stopped, timed and said of failures."""
+"""The desk with models made up by hand: who waits, who is before whom, what is kept, stopped, timed and said of
+failures."""
 
 from __future__ import annotations
 

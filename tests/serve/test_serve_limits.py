@@ -1,4 +1,5 @@
-"""The local server holds its limits: every method stops, slow requests end, other names and origins are refused whole."""
+"""The local server holds its limits: every method stops, slow requests end, other names and origins are refused
+whole."""
 
 # ruff: noqa: E402
 from __future__ import annotations
@@ -193,7 +194,7 @@ def test_half_a_body_takes_no_place() -> None:
 
 def test_a_request_in_pieces_is_answered(client: Client) -> None:
     body = json.dumps({"text": SENTENCE, "methods": ["random"]}).encode()
-    head = f"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"  # noqa: E501
     whole = head.encode() + b"Connection: close\r\n\r\n" + body
     with sent(client.port, whole[:30]) as connection:
         for at in range(30, len(whole), 40):
@@ -316,7 +317,8 @@ const page = Object.assign(Object.create(ServedPage.prototype), {
 
 @pytest.fixture
 def acted() -> Callable[[str, str], dict[str, Any]]:
-    """The script of the page without a browser: what it asks for and shows after one act, with this text in its form."""
+    """The script of the page without a browser: what it asks for and shows after one act, with this text in its
+    form."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node on the PATH, which runs the page's script")

@@ -1,5 +1,6 @@
-"""All that is drawn on a figure, a line for each artist: places, sizes, colours, ticks, limits. Letters have one width here, so
-that the numbers do not depend on a font library. `python tests/show/artists.py --again` keeps the lines anew in `artists.json`.
+"""All that is drawn on a figure, a line for each artist: places, sizes, colours, ticks, limits. Letters have one width
+here, so that the numbers do not depend on a font library. `python tests/show/artists.py --again` keeps the lines anew
+in `artists.json`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def lines_of(page: Figure) -> list[str]:
 def axes_lines(axes: Axes, wide: float, high: float, *, laid_out: bool) -> Iterator[str]:
     left, low, across, up = axes.get_position().bounds
     place = [left * wide, low * high, across * wide, up * high] if laid_out else []
-    yield f"axes {numbers(place)} x {numbers(axes.get_xlim())} y {numbers(axes.get_ylim())} on {axes.axison} {axes.get_gid()}"
+    yield f"axes {numbers(place)} x {numbers(axes.get_xlim())} y {numbers(axes.get_ylim())} on {axes.axison} {axes.get_gid()}"  # noqa: E501
     if axes.axison:
         yield from frame_lines(axes)
     yield from artist_lines(axes)
@@ -145,7 +146,7 @@ def summed(lines: Sequence[str]) -> Iterator[str]:
 
 def text_line(text: Text) -> str:
     where = f"{text.get_horizontalalignment()} {text.get_verticalalignment()}"
-    facts = f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"
+    facts = f"{text.get_fontsize():g} {text.get_rotation():g} {to_hex(text.get_color())} {text.get_weight()} {text.get_parse_math()}"  # noqa: E501
     return f"{text.get_text()!r} {numbers(text.get_unitless_position())} {where} {facts}"
 
 
@@ -163,7 +164,7 @@ def patch_line(patch: Any) -> str:
     box = isinstance(patch, Rectangle)
     place = [*patch.get_xy(), patch.get_width(), patch.get_height()] if box else patch.get_path().vertices
     hues = f"{to_hex(patch.get_facecolor(), keep_alpha=True)} {to_hex(patch.get_edgecolor(), keep_alpha=True)}"
-    return f"patch {numbers(place)} {hues} {patch.get_linewidth():g} {patch.get_hatch()} {patch.get_clip_on()} {patch.get_gid()}"
+    return f"patch {numbers(place)} {hues} {patch.get_linewidth():g} {patch.get_hatch()} {patch.get_clip_on()} {patch.get_gid()}"  # noqa: E501
 
 
 def line_line(line: Line2D) -> str:
@@ -184,8 +185,8 @@ def image_line(image: AxesImage) -> str:
         hues.sum(),
         (hues * np.arange(1, hues.size + 1).reshape(hues.shape)).sum(),
     ]
-    style = f"{image.get_interpolation()} {image.origin} {image.get_cmap().name} {image.get_cmap().N} {image.axes.get_aspect()}"
-    return f"image {held.shape} {numbers(sums)} clim {numbers(image.get_clim())} extent {numbers(image.get_extent())} {style}"
+    style = f"{image.get_interpolation()} {image.origin} {image.get_cmap().name} {image.get_cmap().N} {image.axes.get_aspect()}"  # noqa: E501
+    return f"image {held.shape} {numbers(sums)} clim {numbers(image.get_clim())} extent {numbers(image.get_extent())} {style}"  # noqa: E501
 
 
 def collection_line(collection: Collection) -> str:

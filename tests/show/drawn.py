@@ -1,4 +1,5 @@
-"""What a figure draws, in numbers: where each text, patch, line and image lies, how large it is and what colours it has.
+"""What a figure draws, in numbers: where each text, patch, line and image lies, how large it is and what colours it
+has.
 
 `python tests/show/drawn.py --again` stores the numbers of all figures anew in `drawn.json`.
 """
@@ -113,7 +114,8 @@ FIGURES: dict[str, Callable[[], Any]] = {
 
 
 def drawn(name: str) -> dict[str, Any]:
-    """The size of a figure; of each kind of artist the number, the colours, and least, mean and largest of each measure."""
+    """The size of a figure; of each kind of artist the number, the colours, and least, mean and largest of each
+    measure."""
     page = FIGURES[name]()
     page.canvas.draw()
     kinds: dict[str, list[tuple[list[float], list[str]]]] = {}
@@ -140,7 +142,8 @@ def visible(artist: Artist) -> Iterator[Artist]:
 
 
 def _summary(rows: np.ndarray) -> list[list[float]]:
-    """[row measure] -> number of rows; least, mean and largest of each measure; mean weighted by the place in the list."""
+    """[row measure] -> number of rows; least, mean and largest of each measure; mean weighted by the place in the
+    list."""
     weights = np.arange(1, len(rows) + 1)[:, None] / len(rows)
     found = [rows.min(0), rows.mean(0), rows.max(0), (rows * weights).mean(0)]
     return [[float(len(rows))], *([round(float(one), 4) for one in row] for row in found)]
@@ -153,7 +156,8 @@ def _place(artist: Any, dpi: float) -> list[float]:
 
 
 def _text(text: Text, dpi: float) -> tuple[list[float], list[str]]:
-    """Where it is anchored, in inches; font size, angle, weight. Its extent depends on the version of the font library."""
+    """Where it is anchored, in inches; font size, angle, weight. Its extent depends on the version of the font
+    library."""
     if not text.get_text():
         return [0.0] * 5, []
     x, y = text.get_transform().transform(text.get_unitless_position()) / dpi

@@ -44,7 +44,8 @@ def _written(value: Any, depth: int) -> str:
 
 
 def differences(here: Any, there: Any, path: str) -> Iterator[str]:
-    """Where two nested values differ, one line each. Numbers with a point may differ in their last digit, also within a text:
+    """Where two nested values differ, one line each. Numbers with a point may differ in their last digit, also within a
+    text:
     processors add up in other orders."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in [*here, *(key for key in there if key not in here)]:
@@ -78,7 +79,8 @@ def _as_near(here: float, there: float) -> bool:
 
 
 def near(here: str, there: str) -> bool:
-    """Whether two lines are the same but for the last digits of their numbers; what is quoted is the same as a whole."""
+    """Whether two lines are the same but for the last digits of their numbers; what is quoted is the same as a
+    whole."""
     one, other = (QUOTED.sub("'", line) for line in (here, there))
     if QUOTED.findall(here) != QUOTED.findall(there) or NUMBER.sub("#", one) != NUMBER.sub("#", other):
         return False

@@ -1,4 +1,5 @@
-"""Every figure has the artists that `artists.json` keeps: each text, patch, line, image, tick and limit, with its colours.
+"""Every figure has the artists that `artists.json` keeps: each text, patch, line, image, tick and limit, with its
+colours.
 
 What is meant to change is kept anew by `python tests/show/artists.py --again`, and shows in the diff of `artists.json`.
 """

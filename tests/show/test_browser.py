@@ -527,7 +527,7 @@ def test_400_tokens_and_12_layers(opened: Callable[..., Any], tmp_path: Path) ->
 def notebook(tmp_path: Path, *results: Any, color: str = "black") -> str:
     """Outputs one below the other, as a notebook that was saved and opened again has them."""
     cells = "".join(f'<div class="output">{result._repr_html_()}</div>' for result in results)
-    head = f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><style>body{{color:{color}}}p{{color:red}}</style>'
+    head = f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><style>body{{color:{color}}}p{{color:red}}</style>'  # noqa: E501
     place = tmp_path / "notebook.html"
     place.write_text(head + cells, encoding="utf-8")
     return place.as_uri()

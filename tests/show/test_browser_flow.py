@@ -1,4 +1,5 @@
-"""The flow page in a real browser: bands and bars are as wide as the numbers say, and every control does what it says."""
+"""The flow page in a real browser: bands and bars are as wide as the numbers say, and every control does what it
+says."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_browser import HOSTILE, SENTENCE, api, browser, opened, picture, settled, violations  # noqa: F401 - fixtures
+from test_browser import HOSTILE, SENTENCE, api, browser, opened, picture, settled, violations
 from test_flow_page import LONG
 
 import mixlens
@@ -46,7 +47,7 @@ def percent(share: float) -> str:
 
 
 @pytest.mark.parametrize("text", ["long_text", "short_text"])
-def test_bands_and_bars_are_the_numbers(opened: Callable[..., Any], text: str, request: pytest.FixtureRequest) -> None:  # noqa: F811
+def test_bands_and_bars_are_the_numbers(opened: Callable[..., Any], text: str, request: pytest.FixtureRequest) -> None:
     address, made = request.getfixturevalue(text)
     page, flow = opened(address, width=1400), made.flow
     bars = [bar for bar in facts(page, "rect.level-bar") if "level" in bar]
@@ -93,14 +94,14 @@ def ends_of(bands: list[dict[str, Any]], side: str) -> dict[Any, list[tuple[floa
     return ends
 
 
-def test_ends_stack_without_overlap(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_ends_stack_without_overlap(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:
     page = opened(long_text[0], width=1400)
     for ends in ends_of(facts(page, "path.band:not(.own)"), "below").values():
         for (_, before), (after, _) in zip(sorted(ends), sorted(ends)[1:], strict=False):
             assert after >= before - 1e-6
 
 
-def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:
     page, made = opened(long_text[0]), long_text[1]
     name, probability = made.prediction[0]
     assert page.locator("h1").inner_text() == f"What flowed into the answer {name}?"
@@ -120,7 +121,7 @@ def test_the_answer_stands_first(opened: Callable[..., Any], long_text: tuple[st
     assert page.title() == f"What flowed into the answer {name}? · mixlens"
 
 
-def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:
     """The share of a sentence in the list, under the bands, in the answer's row of the map and in the table."""
     page, made = opened(long_text[0], width=1400), long_text[1]
     listed = page.locator(".column .value").all_inner_texts()
@@ -140,7 +141,7 @@ def test_one_number_for_one_thing(opened: Callable[..., Any], long_text: tuple[s
         assert percent(float(cells[place]["value"])) == value.replace("\u202f", " ")
 
 
-def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:
     page, made = opened(long_text[0], width=1400), long_text[1]
     n, depth = len(made.groups), len(made.flow.rolled)
 
@@ -174,7 +175,7 @@ def test_the_map_shows_the_arrays(opened: Callable[..., Any], long_text: tuple[s
         assert float(band["share"]) == pytest.approx(wanted, abs=2e-5)
 
 
-def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]) -> None:
     page, made = opened(long_text[0], width=1400), long_text[1]
     depth = len(made.flow.rolled)
     page.locator(".picture-frame").first.focus()
@@ -202,7 +203,7 @@ def test_pictures_by_keyboard(opened: Callable[..., Any], long_text: tuple[str, 
     assert "Head 2 of layer" in read(page, 2)
 
 
-def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple[str, flow_page.Picture]) -> None:  # noqa: F811
+def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple[str, flow_page.Picture]) -> None:
     page, made = opened(short_text[0], width=1400), short_text[1]
     heads = made.heads
     assert heads is not None
@@ -228,7 +229,10 @@ def test_heads_are_named_and_drawn(opened: Callable[..., Any], short_text: tuple
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_axe_finds_nothing(
-    opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture], width: int, theme: str
+    opened: Callable[..., Any],
+    long_text: tuple[str, flow_page.Picture],
+    width: int,
+    theme: str,
 ) -> None:
     page = opened(long_text[0], width=width, theme=theme)
     page.get_by_label("word by word").check()
@@ -241,7 +245,7 @@ def test_axe_finds_nothing(
     picture(page, f"flow_{width}_{theme}")
 
 
-def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> None:
     n = len(HOSTILE)
     info = {"model": HOSTILE[1], "text": " ".join(HOSTILE), "prediction": [(HOSTILE[0], 0.5)], "convention": "alti"}
     even = torch.full((2, n, n), 1 / n, dtype=torch.float64)
@@ -255,7 +259,8 @@ def test_hostile_words_are_text(opened: Callable[..., Any], tmp_path: Path) -> N
 
 
 def test_print_is_light_and_shows_where_numbers_come_from(
-    opened: Callable[..., Any], long_text: tuple[str, flow_page.Picture]
+    opened: Callable[..., Any],
+    long_text: tuple[str, flow_page.Picture],
 ) -> None:
     page = opened(long_text[0], theme="dark")
     page.emulate_media(media="print")
@@ -267,7 +272,7 @@ def test_print_is_light_and_shows_where_numbers_come_from(
 
 
 def test_the_list_shows_the_chosen_sentence_and_scrolls(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     long_text: tuple[str, flow_page.Picture],
 ) -> None:
     page = opened(long_text[0], width=1400)
@@ -290,7 +295,7 @@ def test_the_list_shows_the_chosen_sentence_and_scrolls(
 
 @pytest.mark.parametrize("text", ["long_text", "short_text"])
 def test_every_column_has_its_percent_and_marks_are_set_as_marks(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     text: str,
     request: pytest.FixtureRequest,
 ) -> None:
@@ -320,7 +325,7 @@ def cells_of(page: Any, rows: int) -> np.ndarray:
 
 @pytest.mark.parametrize("sheet", ["from the input", "this layer alone"])
 def test_a_group_opens_by_click_or_enter_and_its_words_add_up_to_it(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     long_text: tuple[str, flow_page.Picture],
     sheet: str,
 ) -> None:
@@ -363,7 +368,7 @@ def first_bands(page: Any, number: int) -> list[dict[str, Any]]:
 
 
 def test_the_page_says_that_it_groups(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     long_text: tuple[str, flow_page.Picture],
     short_text: tuple[str, flow_page.Picture],
 ) -> None:
@@ -378,7 +383,7 @@ def test_the_page_says_that_it_groups(
 
 
 def test_words_that_a_page_does_not_hold_share_what_is_left(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     short_text: tuple[str, flow_page.Picture],
 ) -> None:
     source = (Path(mixlens.__file__).parent / "show" / "page" / "flow.js").read_text()

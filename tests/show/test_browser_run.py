@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_browser import HOSTILE, api, browser, opened, picture, settled, violations  # noqa: F401 - fixtures
+from test_browser import HOSTILE, api, browser, opened, picture, settled, violations
 from test_run import go
 
 import mixlens
@@ -71,7 +71,7 @@ def shares_of(row: Any, method: str) -> list[float]:
     return [score / sum(map(abs, sums)) for score in sums]
 
 
-def test_the_answer_comes_first(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_the_answer_comes_first(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     assert page.locator("h1").inner_text() == "Which words decide negative and positive?"
     answer = page.locator(".answer").inner_text()
@@ -99,7 +99,7 @@ def answer_of(page: Any, *classes: dict[str, list[Any]]) -> str:
     return page.evaluate(re.sub(r"^\(\(\) => \{", "(run) => {", body).rstrip().removesuffix("})();") + "}", run)
 
 
-def test_a_word_that_leads_several_classes_is_not_named(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+def test_a_word_that_leads_several_classes_is_not_named(opened: Callable[..., Any], address: str) -> None:
     page = opened(address)
     common, dull, superb = ["is", 0.2, 40], ["dull", 0.3, 9], ["superb", 0.25, 8]
     words = {"for": [common], "against": []}
@@ -119,7 +119,7 @@ def test_a_word_that_leads_several_classes_is_not_named(opened: Callable[..., An
     )
 
 
-def test_a_narrow_screen_keeps_numbers_apart(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+def test_a_narrow_screen_keeps_numbers_apart(opened: Callable[..., Any], address: str) -> None:
     """Names of sides are on one line in every chart, and no count touches a value."""
     page = opened(address, width=390)
     heads = page.locator(".word-head div span").evaluate_all(
@@ -134,7 +134,7 @@ def test_a_narrow_screen_keeps_numbers_apart(opened: Callable[..., Any], address
 
 
 def test_words_are_on_one_scale_and_lead_to_their_rows(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     address: str,
     frame: Any,
 ) -> None:
@@ -157,7 +157,7 @@ def test_words_are_on_one_scale_and_lead_to_their_rows(
     assert bars.first.locator(".bar.share").count() == 1  # ALTI has no sign
 
 
-def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     drawn = page.locator("svg.usual")
     values = drawn.locator("text.value").all_text_contents()
@@ -176,7 +176,7 @@ def test_what_turned_is_drawn(opened: Callable[..., Any], address: str, frame: A
     assert [height > 0 for height in heights] == [count > 0 for count in counts]
 
 
-def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: Any) -> None:  # noqa: F811
+def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: Any) -> None:
     page = opened(address)
     found = mixlens.summarize(made.out).word_agreement
     cells = [
@@ -190,7 +190,7 @@ def test_agreement_is_of_words(opened: Callable[..., Any], address: str, made: A
         assert f"t-{'against' if value < 0 else 'for' if signed else 'share'}" in name.split()
 
 
-def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     first = page.locator("details.row").first
     row = frame.loc[int(first.get_attribute("data-row"))]
@@ -218,7 +218,7 @@ def test_a_row_opens_into_its_methods(opened: Callable[..., Any], address: str, 
     )
 
 
-def test_rows_are_found_filtered_and_sorted(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_rows_are_found_filtered_and_sorted(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     assert len(shown(page)) == 10
     assert whole_list(page) == sorted(frame.index)
@@ -246,7 +246,7 @@ def test_rows_are_found_filtered_and_sorted(opened: Callable[..., Any], address:
     assert page.locator(".found").inner_text().startswith("No row has this.")
 
 
-def test_lists_lead_to_their_rows(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_lists_lead_to_their_rows(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     held = frame[frame[[f"without:{method}" for method in METHODS]].min(axis=1) >= 0.9]
     box = page.locator('.list[data-tag="held"]')
@@ -259,7 +259,7 @@ def test_lists_lead_to_their_rows(opened: Callable[..., Any], address: str, fram
     assert page.locator('.list[data-tag="wrong"] .list-head b').inner_text() == str(len(wrong))
 
 
-def test_more_numbers(opened: Callable[..., Any], address: str, frame: Any) -> None:  # noqa: F811
+def test_more_numbers(opened: Callable[..., Any], address: str, frame: Any) -> None:
     page = opened(address)
     for name in ("More numbers", "Rows that could not be explained", "Where these numbers come from"):
         page.locator("summary", has_text=name).click()
@@ -275,7 +275,7 @@ def test_more_numbers(opened: Callable[..., Any], address: str, frame: Any) -> N
         assert piece in about
 
 
-def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: Any) -> None:  # noqa: F811
+def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: Any) -> None:
     page = opened(address)
     first = page.locator("details.row").first
     row = int(first.get_attribute("data-row"))
@@ -299,7 +299,7 @@ def test_maps_can_be_looked_at(opened: Callable[..., Any], address: str, made: A
     assert numbers == pytest.approx([float(whole[1, 3]), float(whole[3, 1])], abs=close)
 
 
-def test_light_dark_and_paper(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+def test_light_dark_and_paper(opened: Callable[..., Any], address: str) -> None:
     page = opened(address, theme="dark")
     word = page.locator(".row-text .for").first
     before = word.evaluate("one => getComputedStyle(one).backgroundColor")
@@ -312,7 +312,7 @@ def test_light_dark_and_paper(opened: Callable[..., Any], address: str) -> None:
     assert page.locator("details.row").first.is_visible()
 
 
-def test_everything_is_reached_by_the_keyboard(opened: Callable[..., Any], address: str) -> None:  # noqa: F811
+def test_everything_is_reached_by_the_keyboard(opened: Callable[..., Any], address: str) -> None:
     page = opened(address)
     seen = []
     for _ in range(90):
@@ -325,7 +325,7 @@ def test_everything_is_reached_by_the_keyboard(opened: Callable[..., Any], addre
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_sticks_out_and_axe_finds_nothing(
-    opened: Callable[..., Any],  # noqa: F811
+    opened: Callable[..., Any],
     address: str,
     theme: str,
     width: int,
@@ -341,7 +341,7 @@ def test_nothing_sticks_out_and_axe_finds_nothing(
     assert violations(page) == []
 
 
-def test_hostile_rows_are_shown_as_text(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_rows_are_shown_as_text(opened: Callable[..., Any], tmp_path: Path) -> None:
     bad = " ".join(HOSTILE[:8])
     rows = [{"text": f"good {bad}", "id": bad, "label": bad}]
     made = go(rows, tmp_path / "run", model="sentiment", columns=["label"])
@@ -356,7 +356,7 @@ def test_hostile_rows_are_shown_as_text(opened: Callable[..., Any], tmp_path: Pa
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_without_a_check_the_page_says_how_to_make_one(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_without_a_check_the_page_says_how_to_make_one(opened: Callable[..., Any], tmp_path: Path) -> None:
     rows = [one.text for one in data.load("sentiment", n=6)]
     page = opened(go(rows, tmp_path / "run", model="sentiment").report(tmp_path / "r.html").as_uri())
     assert "Make the run again with --trust" in page.locator("section", has=page.locator("#matter")).inner_text()
@@ -364,7 +364,7 @@ def test_without_a_check_the_page_says_how_to_make_one(opened: Callable[..., Any
     assert "turns" not in page.locator(".answer").inner_text()
 
 
-def test_a_run_without_rows_says_so(opened: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+def test_a_run_without_rows_says_so(opened: Callable[..., Any], tmp_path: Path) -> None:
     made = go([""], tmp_path / "run", model="sentiment")
     page = opened(made.report(tmp_path / "r.html").as_uri())
     assert "No row could be explained" in page.locator(".note").inner_text()

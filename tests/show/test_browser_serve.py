@@ -1,4 +1,5 @@
-"""The served page in a real browser: empty, running, error, done; by mouse and by keyboard; what it shows is the library's."""
+"""The served page in a real browser: empty, running, error, done; by mouse and by keyboard; what it shows is the
+library's."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from test_browser import HOSTILE, api, browser, opened, picture, violations  # noqa: F401 - fixtures
+from test_browser import HOSTILE, api, browser, opened, picture, violations
 
 import mixlens
 
@@ -44,7 +45,7 @@ def server() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture
-def served(opened: Callable[..., Any], server: tuple[str, Any]) -> Callable[..., Any]:  # noqa: F811
+def served(opened: Callable[..., Any], server: tuple[str, Any]) -> Callable[..., Any]:
     return lambda **options: opened(server[0], ready="[data-form=ready]", own=server[0], **options)
 
 
@@ -352,7 +353,7 @@ def test_on_a_phone_the_evidence_follows_the_answer(served: Callable[..., Any]) 
     assert tops == sorted(tops)
 
 
-def test_the_description_of_the_api_is_plain(opened: Callable[..., Any], server: tuple[str, Any]) -> None:  # noqa: F811
+def test_the_description_of_the_api_is_plain(opened: Callable[..., Any], server: tuple[str, Any]) -> None:
     page = opened(f"{server[0]}docs", ready="h1", own=server[0])
     assert "POST /api/jobs" in page.locator("main").inner_text()
     assert violations(page) == []

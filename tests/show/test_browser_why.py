@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_browser import browser, opened, picture, violations  # noqa: F401 - fixtures
+from test_browser import browser, opened, picture, violations
 from why_example import SCORES, TEXT, WORDS, example, shares, special, trust
 
 from mixlens.answers import from_dict
@@ -31,7 +31,7 @@ def percent(share: float, *, sign: bool = True) -> str:
     return f"{mark}{size:.1f}{THIN}%" if size < 9.95 else f"{mark}{size:.0f}{THIN}%"
 
 
-def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_path: Path) -> None:
     page = opened(written(tmp_path), width=1400)
     assert page.title().startswith("Why did the model say positive? A thin plot")
     assert page.locator("h1").inner_text() == "Why did the model say positive?"
@@ -105,7 +105,7 @@ def test_the_page_opens_on_the_answer_and_shows_its_numbers(opened: Open, tmp_pa
         assert piece in about
 
 
-def test_a_word_is_one_thing_everywhere_and_reached_by_the_keyboard(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_a_word_is_one_thing_everywhere_and_reached_by_the_keyboard(opened: Open, tmp_path: Path) -> None:
     page = opened(written(tmp_path), width=1400)
     page.locator('.strip [data-k="6"]').hover()
     lit = page.locator(".hit").evaluate_all("ones => ones.map((one) => one.dataset.k)")
@@ -134,7 +134,7 @@ def test_a_word_is_one_thing_everywhere_and_reached_by_the_keyboard(opened: Open
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-def test_axe_finds_nothing_and_nothing_sticks_out(opened: Open, tmp_path: Path, theme: str, width: int) -> None:  # noqa: F811
+def test_axe_finds_nothing_and_nothing_sticks_out(opened: Open, tmp_path: Path, theme: str, width: int) -> None:
     note = {"id": "shredded", "state": "caution", "text": "Half of the words are not known."}
     page = opened(written(tmp_path, notes=[note]), width=width, theme=theme)
     picture(page, f"why-{theme}-{width}")
@@ -154,7 +154,7 @@ def test_axe_finds_nothing_and_nothing_sticks_out(opened: Open, tmp_path: Path, 
     assert not page.locator("#theme").is_visible()
 
 
-def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path) -> None:
     told = trust(without=0.94, without_prediction="positive", single=None)
     page = opened(written(tmp_path, trust=told, gaps={"completeness": 0.4, "reconstruction": None}))
     banner = page.locator(".note.fail")
@@ -166,7 +166,7 @@ def test_a_failed_check_is_as_large_as_a_passed_one(opened: Open, tmp_path: Path
     assert page.locator(".which .bar-row .bar.for").count() == 0
 
 
-def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:
     words = [{**one, "segment": "pair" if k > 5 else "text"} for k, one in enumerate(example()["words"])]
     answer = {**example()["answer"], "certainty": "leans", "probability": 0.4, "foil": "negative"}
     page = opened(written(tmp_path, words=words, answer=answer, pair="superb acting."))
@@ -187,14 +187,14 @@ def test_leaning_foils_pairs_and_no_words(opened: Open, tmp_path: Path) -> None:
     assert page.locator(".trust .track, .fall, .methods-table, .checks .check").count() == 0  # no empty frame
 
 
-def test_a_word_that_stands_in_the_text_more_than_once_has_its_place(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_a_word_that_stands_in_the_text_more_than_once_has_its_place(opened: Open, tmp_path: Path) -> None:
     words = [{**one, "text": {3: "thin", 8: ","}.get(k, one["text"])} for k, one in enumerate(example()["words"])]
     page = opened(written(tmp_path, words=words))
     names = [name.strip() for name in page.locator(".which .bar-row .name").all_inner_texts()]
     assert {"thin (2nd word)", "thin (3rd word)", ", (2nd of 2)", "superb"} <= set(names)
 
 
-def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Open, tmp_path: Path) -> None:
     answer = {
         **example()["answer"],
         "target": "were",
@@ -227,7 +227,7 @@ def test_a_target_that_the_model_does_not_say_is_not_given_its_reason(opened: Op
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "שלום", "👩‍👩‍👧", "\u202e", "a" * 200)
 
 
-def test_hostile_words_are_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_hostile_words_are_text(opened: Open, tmp_path: Path) -> None:
     words = [{**example()["words"][1 + k], "text": text, "special": False} for k, text in enumerate(HOSTILE)]
     few = [
         {**one, "shares": one["shares"][: len(words)], "scores": one["scores"][: len(words)]}
@@ -251,7 +251,7 @@ def test_hostile_words_are_text(opened: Open, tmp_path: Path) -> None:  # noqa: 
     assert violations(page) == []
 
 
-def test_long_texts_are_set_small_and_stay_light(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_long_texts_are_set_small_and_stay_light(opened: Open, tmp_path: Path) -> None:
     n = 512
     words = [
         {
@@ -286,10 +286,10 @@ def test_long_texts_are_set_small_and_stay_light(opened: Open, tmp_path: Path) -
 NUMBERS = (0, 1e-9, 3e-4, 0.0005, 0.001, 0.0994, 0.0996, 0.1, 0.1949, 0.5, 0.9994, 0.9995, 0.99999, 1)
 
 
-def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) -> None:
     wording = pytest.importorskip("mixlens.base.text")
     page = opened(written(tmp_path))
-    ask = "return numbers.map((one) => [percent(one), signedPercent(-one), probability(one), points(-one), gapText(one)]);"
+    ask = "return numbers.map((one) => [percent(one), signedPercent(-one), probability(one), points(-one), gapText(one)]);"  # noqa: E501
     body = (
         re.sub(r"^\(\(\) => \{", "(numbers) => {", script_of(*BASE_SCRIPTS, start=ask)).rstrip().removesuffix("})();")
         + "}"
@@ -308,7 +308,7 @@ def test_the_script_writes_numbers_as_python_does(opened: Open, tmp_path: Path) 
     assert seen == wanted
 
 
-def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_notebook_shows_the_answer_in_a_root_of_its_own(opened: Open, browser: Any, tmp_path: Path) -> None:
     import mixlens
 
     why = mixlens.load("sentiment").why("a good film")
@@ -341,8 +341,9 @@ def reading_of(shares: list[float], *, signed: bool = True) -> dict[str, Any]:
     return {**example()["methods"][0], "shares": shares, "scores": shares, "signed": signed}
 
 
-def test_methods_disagree_most_about_the_word_they_are_furthest_apart_on(opened: Open, tmp_path: Path) -> None:  # noqa: F811
-    """The largest spread of signed shares, with both ends; signs need not differ, and a method without signs does not count."""
+def test_methods_disagree_most_about_the_word_they_are_furthest_apart_on(opened: Open, tmp_path: Path) -> None:
+    """The largest spread of signed shares, with both ends; signs need not differ, and a method without signs does not
+    count."""
     first = [0.0, 0.0, 0.04, -0.06, 0.0, 0.0, 0.60, 0.30, 0.0, 0.0]
     second = [0.0, 0.0, -0.04, -0.06, 0.0, 0.0, 0.37, 0.30, 0.20, 0.0]
     third = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -358,7 +359,7 @@ def test_methods_disagree_most_about_the_word_they_are_furthest_apart_on(opened:
     )
 
 
-def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -> None:
     """Words that the answer names come first, however small their shares are."""
     n = 60
     shares_ = [(k + 1) / 2000 for k in range(n)]
@@ -377,7 +378,7 @@ def test_named_words_have_columns_in_a_long_text(opened: Open, tmp_path: Path) -
     assert columns == sorted(columns, key=lambda word: int(word[4:]))
 
 
-def test_named_words_have_bars_in_a_long_text(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_named_words_have_bars_in_a_long_text(opened: Open, tmp_path: Path) -> None:
     """A word that the sentence names has a bar, however small its share is; bars go from most for to most against."""
     n = 40
     shares_ = [(k + 1) / 1000 * (-1 if k % 3 == 2 else 1) for k in range(n)]
@@ -394,7 +395,7 @@ def test_named_words_have_bars_in_a_long_text(opened: Open, tmp_path: Path) -> N
     assert f"{n - 7} more words carry {percent(left, sign=False)} together" in page.locator(".which .rest").inner_text()
 
 
-def test_options_are_written_as_name_and_value(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_options_are_written_as_name_and_value(opened: Open, tmp_path: Path) -> None:
     """What is empty is left out."""
     options = {"embedding": "word", "baseline": None, "layers": [1, 2], "named": {}, "text": ""}
     methods = {

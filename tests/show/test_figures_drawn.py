@@ -1,4 +1,5 @@
-"""Figures of every kind lie, measure and look as `drawn.json` says: places in inches, font sizes, line widths and colours.
+"""Figures of every kind lie, measure and look as `drawn.json` says: places in inches, font sizes, line widths and
+colours.
 
 What is meant to change is stored anew by `python tests/show/drawn.py --again`, and shows in the diff of `drawn.json`.
 """
@@ -15,8 +16,10 @@ pytest.importorskip("matplotlib")
 import drawn
 
 STORED = json.loads(drawn.PATH.read_text())
-# A layout measures its texts. Another version of the font library moves an edge by less than a hundredth of an inch; the smallest
-# change that is meant to be seen, half a point of one font size among a hundred texts, moves a mean by 0.005 points or more and
+# A layout measures its texts. Another version of the font library moves an edge by less than a hundredth of an inch;
+# the smallest
+# change that is meant to be seen, half a point of one font size among a hundred texts, moves a mean by 0.005 points or
+# more and
 # the largest or least by 0.5.
 TOLERANCE = 0.01
 

@@ -1,4 +1,5 @@
-"""Paper figures of a flow and of a matrix by words: they draw the numbers, grouped without loss, and nothing covers another."""
+"""Paper figures of a flow and of a matrix by words: they draw the numbers, grouped without loss, and nothing covers
+another."""
 
 from __future__ import annotations
 

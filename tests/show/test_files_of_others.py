@@ -1,4 +1,5 @@
-"""In Python, as on the command line, a result is not written over a file that is no result of mixlens, unless `force`."""
+"""In Python, as on the command line, a result is not written over a file that is no result of mixlens, unless
+`force`."""
 
 from __future__ import annotations
 

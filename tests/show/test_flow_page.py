@@ -1,4 +1,5 @@
-"""The flow page's numbers: every band by all paths through the layers, grouped without loss, and on the page as computed."""
+"""The flow page's numbers: every band by all paths through the layers, grouped without loss, and on the page as
+computed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from mixlens.show import flow_groups, flow_numbers, flow_page, packing
 
 LONG = (
     "I came to see the film and it was bad. But I was not right. The plot was good and the cast was great. "
-    "She was good and kind. One thing this movie did well was the music. I loved this movie! It was warm, funny and long."
+    "She was good and kind. One thing this movie did well was the music. I loved this movie! It was warm, funny and "
+    "long."
 )
 
 
@@ -31,7 +33,8 @@ def layers(depth: int, n: int, seed: int = 0) -> np.ndarray:
 
 
 def test_bands_are_sums_over_paths() -> None:
-    """A path i_3 = q, i_2, i_1, i_0 carries C3(q, i_2) C2(i_2, i_1) C1(i_1, i_0) of the answer: sums over all 125 of them."""
+    """A path i_3 = q, i_2, i_1, i_0 carries C3(q, i_2) C2(i_2, i_1) C1(i_1, i_0) of the answer: sums over all 125 of
+    them."""
     matrices, query, depth = layers(3, 5), 3, 3
     columns, words = [[0], [1, 2], [3], [4]], [[0], [1], [2], [3], [4]]
     flow = flow_numbers.flow_of(matrices, query, columns, words)

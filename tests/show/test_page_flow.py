@@ -1,4 +1,5 @@
-"""The numbers of the flow picture, computed by the page's own script, against the stored rollout and the exact product."""
+"""The numbers of the flow picture, computed by the page's own script, against the stored rollout and the exact
+product."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ CALL = """
   const rest = matrixOf(rolled, asked.layer, units).rest[asked.unit];
   console.log(JSON.stringify({ masses, edges: flow.edges, paths: flow.paths, row, rest }));
 })();
-"""
+"""  # noqa: E501
 
 
 @cache
@@ -117,7 +118,8 @@ def test_what_flows_in_at_the_input_is_the_rollout(
     assert (into <= at_input + 1e-9 * size).all()
     if precision.kind in ("float32", "float16"):
         np.testing.assert_allclose(into, at_input, atol=1e-3 * size)  # sixteen bits lose a few small numbers
-    # nothing is lost or made between: at each level as much as there truly is. Where rows do not sum to 1, what is spread
+    # nothing is lost or made between: at each level as much as there truly is. Where rows do not sum to 1, what is
+    # spread
     # may land on rows that carry more or less than those it belongs to.
     for level, there in enumerate(true[1:], 1):
         assert sum(found["masses"][level]) == pytest.approx(there.sum(), rel=5e-2 if convention == "globenc" else 2e-3)

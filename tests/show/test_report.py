@@ -1,4 +1,5 @@
-"""The one-file report: every number in it is the array's, it is small, it is safe, and nothing else gets overwritten."""
+"""The one-file report: every number in it is the array's, it is small, it is safe, and nothing else gets
+overwritten."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ def held(path: Path | str) -> dict[str, Any]:
 
 
 def unpacked(block: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows [row column], a bound on each row's error, and the sums of what is not held. Written out by the description of
-    the format in docs/use/report.md, byte by byte."""
+    """Rows [row column], a bound on each row's error, and the sums of what is not held. Written out by the description
+    of the format in docs/use/report.md, byte by byte."""
     raw = zlib.decompress(base64.b64decode(block["data"]))
     rows, columns = block["rows"], block["columns"]
     place = 0
@@ -404,7 +405,7 @@ def test_the_commands_have_help_with_an_example() -> None:
 
 
 def test_without_the_extra_the_server_says_how_to_get_it() -> None:
-    blocked = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['mixlens', 'serve']; from mixlens.cli import main; main()"
+    blocked = "import sys; sys.modules['uvicorn'] = None; sys.argv = ['mixlens', 'serve']; from mixlens.cli import main; main()"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"mixlens: the local page needs uvicorn: {optional.installing('serve')}.\n"
@@ -463,7 +464,7 @@ def test_scripts_are_well_formed() -> None:
         assert done.returncode == 0, done.stderr
 
 
-# --- what must be known before the numbers -----------------------------------------------------------------------------
+# --- what must be known before the numbers ----------------------------------------------------------------------------
 
 
 # --- files of pages ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""The page of a run: every number on it is what pandas finds in the shards; it is small, it is safe, and it works half done."""
+"""The page of a run: every number on it is what pandas finds in the shards; it is small, it is safe, and it works half
+done."""
 
 from __future__ import annotations
 

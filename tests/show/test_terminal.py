@@ -211,7 +211,8 @@ def test_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_styles() -> None:
-    """rich keeps the codes of a style for the first system that it wrote them for; a process has one, these tests have three."""
+    """rich keeps the codes of a style for the first system that it wrote them for; a process has one, these tests have
+    three."""
     from rich.style import Style
 
     for kept in vars(Style).values():
@@ -230,7 +231,8 @@ def codes_of(view: Any, system: str) -> str:
 
 @pytest.mark.parametrize("system", ["standard", "256", "truecolor"])
 def test_the_sign_is_seen_in_every_terminal_with_colours(system: str) -> None:
-    """Strips, maps and bars: towards, against and nothing are three different looks, for large scores and for small ones."""
+    """Strips, maps and bars: towards, against and nothing are three different looks, for large scores and for small
+    ones."""
     scores = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.0]
     tokens = tuple(f"t{i}" for i in range(len(scores)))
     read = attribution(scores, tokens)

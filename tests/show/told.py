@@ -1,4 +1,5 @@
-"""All that terminals, notebooks and pages show of values made up by hand. `python tests/show/told.py --again` keeps it anew in
+"""All that terminals, notebooks and pages show of values made up by hand. `python tests/show/told.py --again` keeps it
+anew in
 `told.json`."""
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def why_texts() -> Any:
     return found
 
 
-# --- an answer -----------------------------------------------------------------------------------------------------------
+# --- an answer --------------------------------------------------------------------------------------------------------
 
 
 def _many_words(n: int) -> list[dict[str, Any]]:

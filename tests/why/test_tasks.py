@@ -1,4 +1,5 @@
-"""Every task on a tiny random model with a real tokenizer, and every family once: an answer, or one line why there is none."""
+"""Every task on a tiny random model with a real tokenizer, and every family once: an answer, or one line why there is
+none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`why` on the embedded models, in float64: shares, sums, and every number of trust against the stock model run literally."""
+"""`why` on the embedded models, in float64: shares, sums, and every number of trust against the stock model run
+literally."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def answer(name: str = "sentiment", text: str = TEXT, **options: Any) -> mixlens
     return mixlens.why(lens(name), text, **options)
 
 
-# --- scores -------------------------------------------------------------------------------------------------------------
+# --- scores -----------------------------------------------------------------------------------------------------------
 
 
 def test_words_rebuild_the_text_and_shares_sum_to_one() -> None:
@@ -93,7 +94,7 @@ def test_every_method_has_both_names_and_one_without_a_sign_gives_no_negative_sc
     assert asking.parse_method("blank_out").signed
 
 
-# --- trust, by the stock model alone ------------------------------------------------------------------------------------
+# --- trust, by the stock model alone ----------------------------------------------------------------------------------
 
 
 def without(why: mixlens.Why, model: Any, gone: Collection[int]) -> torch.Tensor:
@@ -164,7 +165,7 @@ def test_a_foil_is_measured_among_the_two() -> None:
     assert "[MASK]" not in [why.words[place].text for place in why.answer.for_]
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------------
+# --- what is asked ----------------------------------------------------------------------------------------------------
 
 
 def test_a_language_model_is_asked_against_its_second_word_and_says_so() -> None:
@@ -223,7 +224,7 @@ def test_a_method_of_ones_own_leads_and_one_without_sign_says_so() -> None:
     ]
 
 
-# --- notes --------------------------------------------------------------------------------------------------------------
+# --- notes ------------------------------------------------------------------------------------------------------------
 
 
 def ids_of(why: mixlens.Why) -> list[str]:
@@ -321,7 +322,7 @@ def test_scores_that_do_not_add_up_fail() -> None:
     assert {check.id: check.state for check in why.trust.checks}["completeness"] == "fail"
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_a_trace_of_another_model_and_two_pairs_are_refused() -> None:
         mixlens.why(lens("sentiment"), ("a", "b"), pair="c")
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_json_is_read_back_as_the_same_value(tmp_path: Any) -> None:

@@ -38,7 +38,8 @@ def test_the_answer_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"positive \(\d\d\.\d %\), because of “wonderful”(, “\w+”)*(; against it: “\w+”)?", lines[0])
     assert re.match(
-        r"without (this word|these \w+ words): [<\d.]+ % positive \(\w+ random words?: [\d.]+ % on average, all \d+ other sets\)",
+        r"without (this word|these \w+ words): [<\d.]+ % positive \(\w+ random words?: [\d.]+ % on average, all \d+ "
+        r"other sets\)",
         lines[1],
     )
     assert re.match(r"DeepLift: .*; completeness gap [\d.<]+ %; \d of 5 methods put the same .* first", lines[2])
@@ -238,8 +239,8 @@ def test_the_help_tells_the_limits_of_the_table(
     assert f"at least {100 * rules.LIMITS['removal_ok']:.0f} points more" in told
     assert f"(! from {100 * rules.LIMITS['removal_caution']:.0f} points)" in told
     assert (
-        f"within {100 * rules.LIMITS['completeness_ok']:.0f} % (! to {100 * rules.LIMITS['completeness_caution']:.0f} %)"
-        in told
+        f"within {100 * rules.LIMITS['completeness_ok']:.0f} % (! to {100 * rules.LIMITS['completeness_caution']:.0f} "
+        f"%)" in told
     )
     assert f"default: {case.DRAWS}" in told
     assert "Examples:" in told

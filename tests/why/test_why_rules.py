@@ -195,7 +195,8 @@ UNSAID = {"predicted": False, "probability": 0.05, "target": "negative"}
         ({"k": 0}, "No: no word speaks for the answer, so there is nothing to take out."),
         (
             {"turned": True, "random_turned": 9},
-            "Partly, for these three words: without them the model says something else, but also without 9 of 20 random "
+            "Partly, for these three words: without them the model says something else, but also without 9 of 20 "
+            "random "
             "sets.",
         ),
         (
@@ -205,7 +206,8 @@ UNSAID = {"predicted": False, "probability": 0.05, "target": "negative"}
         ),
         (
             {"k": 2, "without": 0.996, "random": 0.5, "single": (0.029, True)},
-            "Partly: the words act together. Without them the answer changes by −0.3 points; without “superb” alone it is "
+            "Partly: the words act together. Without them the answer changes by −0.3 points; without “superb” alone "
+            "it is "
             "2.9 %.",
         ),
         (
@@ -214,12 +216,14 @@ UNSAID = {"predicted": False, "probability": 0.05, "target": "negative"}
         ),
         (
             {"k": 1, "whole": 0.04, "without": 0.01, "random": 0.04, "answer": UNSAID},
-            "No: the model does not say negative; without it the probability of negative changes by −3 points, without one "
+            "No: the model does not say negative; without it the probability of negative changes by −3 points, "
+            "without one "
             "random word by 0 points.",
         ),
         (
             {"whole": 0.72, "without": 0.1, "random": 0.7, "turned": True, "each": (0.81, 0.78, 0.05)},
-            "Partly, for these three words: without them the model says something else; taking “superb” or “acting” out "
+            "Partly, for these three words: without them the model says something else; taking “superb” or “acting” "
+            "out "
             "alone raises it.",
         ),
     ],
@@ -269,7 +273,8 @@ def test_the_headline_quotes_words_says_which_one_of_several_and_has_both_number
     assert plain(same.sentence) == "positive rather than negative (95.0 %), because of “superb”"
     unsaid = made(whole=0.3, without=0.01, random=0.29, k=1, answer={**UNSAID, "foil": "neutral"})
     assert plain(unsaid.sentence) == (
-        "5.0 % for negative rather than neutral (30.0 % of the two); the model says positive (95.0 %); for negative: “superb”"
+        "5.0 % for negative rather than neutral (30.0 % of the two); the model says positive (95.0 %); for negative: "
+        "“superb”"
     )
 
 

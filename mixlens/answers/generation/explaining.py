@@ -84,7 +84,8 @@ class Written:
         return [float(shares[place - 1, self.whole.input_ids[place]].exp()) for place in self.places]
 
     def before(self, place: int) -> Trace:
-        """The trace of the text before a place: the beginning of the whole trace, as a causal model does not look ahead."""
+        """The trace of the text before a place: the beginning of the whole trace, as a causal model does not look
+        ahead."""
         layers = self.whole.layers
         assert isinstance(layers, LayersOf)
         whole = self.whole
@@ -109,9 +110,9 @@ class Written:
 
     @property
     def cut(self) -> bool:
-        """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text, and
-        the next one goes on with the last word: alone, or where it is a mark that may join two words, with those after it.
-        A given text is as its writer wants it."""
+        """Whether the model was stopped inside a word: neither its last token nor the likeliest next one ends the text,
+        and the next one goes on with the last word: alone, or where it is a mark that may join two words, with those
+        after it. A given text is as its writer wants it."""
         model, after = self.model, self.continuation
         if self.given or self._ends_at(self.whole.input_ids[-1]):
             return False
@@ -152,8 +153,9 @@ def written_after(model: Model, prompt: Encoded, ids: Sequence[int], *, given: b
 
 
 def write_each(model: Model, prompts: Sequence[Encoded], count: int) -> list[Written]:
-    """What a model writes after each of several prompts: written, traced and read in batches. Each token that was written in a
-    batch must be the likeliest in the traced pass, which is padded in another way; else its text is written again, alone."""
+    """What a model writes after each of several prompts: written, traced and read in batches. Each token that was
+    written in a batch must be the likeliest in the traced pass, which is padded in another way; else its text is
+    written again, alone."""
     written = generate_each(model, prompts, count)
     wholes = [model.encode_ids([*prompt.input_ids, *ids]) for prompt, ids in zip(prompts, written, strict=True)]
     traces, _ = model.run_traced(wholes)
@@ -169,7 +171,8 @@ def write_alone(model: Model, prompt: Encoded, count: int) -> Written:
 
 
 def _is_likeliest(text: Written) -> bool:
-    """Whether every written token has the largest logit, or one as large within SLACK of the spread: two passes round apart."""
+    """Whether every written token has the largest logit, or one as large within SLACK of the spread: two passes round
+    apart."""
     logits = text.logits[[place - 1 for place in text.places]].float()
     chosen = logits[range(len(text.places)), [text.whole.input_ids[place] for place in text.places]]
     most = logits.amax(-1)
@@ -213,8 +216,8 @@ def _takes_target(name: str) -> bool:
 
 
 def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """An Attribution for each written token, to all tokens before it; with the token that was written, and what the model would
-    have written."""
+    """An Attribution for each written token, to all tokens before it; with the token that was written, and what the
+    model would have written."""
     refuse_asked(name, options)
     steps = []
     rows = _map_rows(written, name, options) if name in known_maps() else _attributions(written, name, options)
@@ -232,8 +235,8 @@ def steps_of(written: Written, name: str, options: Mapping[str, Any]) -> list[At
 
 
 def _attributions(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """By an attribution method: every text before a written token, batched. The target is that token; a method that explains a
-    position is not told of it."""
+    """By an attribution method: every text before a written token, batched. The target is that token; a method that
+    explains a position is not told of it."""
     own = ("target", "query", "foil", "score", "label", "layer", "variant")
     asked = {key: value for key, value in options.items() if key not in own}
     aims: list[dict[str, Any]] = []
@@ -253,8 +256,8 @@ def _attributions(written: Written, name: str, options: Mapping[str, Any]) -> li
 
 
 def _map_rows(written: Written, name: str, options: Mapping[str, Any]) -> list[Attribution]:
-    """By a map method: the rows of one map of the whole text, at the positions that predict the written tokens, each as far as it
-    reaches. The layers are made ready once for all rows."""
+    """By a map method: the rows of one map of the whole text, at the positions that predict the written tokens, each as
+    far as it reaches. The layers are made ready once for all rows."""
     whole, layer, convention = written.whole, options.get("layer"), options.get("rollout")
     settings = {key: value for key, value in options.items() if key not in OF_A_MAP_ROW}
     scores = mix(whole, name, variant=options.get("variant"), **settings)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Effects:
     """The change of a written word's probability where a part of the prompt is left out: below 0, it was needed.
 
-    A group (a sentence, a turn) is left out as a whole; its effect is not the sum of those of its words. Not a number where nothing
-    of the prompt would be left.
+    A group (a sentence, a turn) is left out as a whole; its effect is not the sum of those of its words. Not a number
+    where nothing of the prompt would be left.
     """
 
     replacement: str | int
@@ -30,8 +30,8 @@ class Effects:
 
 
 def effects_of(generation: Generation, *, replacement: str | int = "delete") -> Effects:
-    """The effects of every word and every group of the prompt, by passes in batches. A written token is read at the position before
-    it; where words are deleted, both have moved."""
+    """The effects of every word and every group of the prompt, by passes in batches. A written token is read at the
+    position before it; where words are deleted, both have moved."""
     text, trace = generation.text, generation.whole
     if trace is None:
         raise InputError(

@@ -118,9 +118,9 @@ def written_text(continuation: Continuation, *, cut: bool = False) -> WrittenTex
 
 
 def _known_words(continuation: Continuation, known: Words, special: Sequence[bool]) -> list[Word]:
-    """The words with the characters between them. A word that the written text goes on with is two: its part in the prompt, and its
-    part that was written. Tokens of spaces alone belong to the word behind them, or end their text; neighbours of a template are
-    one word. Words without a visible character are called by their token."""
+    """The words with the characters between them. A word that the written text goes on with is two: its part in the
+    prompt, and its part that was written. Tokens of spaces alone belong to the word behind them, or end their text;
+    neighbours of a template are one word. Words without a visible character are called by their token."""
     tokens, begin, spans = continuation.whole.tokens, continuation.begin, continuation.spans()
     is_chat, end = continuation.prompt.turns is not None, {0: 0, 1: 0}
     words: list[Word] = []

@@ -1,4 +1,5 @@
-"""`Generation`: what each written word rests on. A sequence of one Attribution for each written token, and the table of all."""
+"""`Generation`: what each written word rests on. A sequence of one Attribution for each written token, and the table of
+all."""
 
 from __future__ import annotations
 
@@ -78,8 +79,8 @@ class Generation(Sequence[Attribution]):
 
     @cached_property
     def word_scores(self) -> Tensor:
-        """[row column]: the scores by word. A written word of several tokens has the sum of their scores, as its target is
-        the sum of theirs; of a map the mean of their rows."""
+        """[row column]: the scores by word. A written word of several tokens has the sum of their scores, as its target
+        is the sum of theirs; of a map the mean of their rows."""
         table = torch.stack([self.scores[:, list(word.tokens)].sum(-1) for word in self.columns], -1)
         rows = [table[[place - self.text.begin for place in row.tokens]] for row in self.rows]
         return torch.stack([row.mean(0) if self.is_map else row.sum(0) for row in rows])
@@ -125,14 +126,16 @@ class Generation(Sequence[Attribution]):
         return content
 
     def to_csv(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
-        """One line for each written word and each word before it; also written to a file where one is named, as `save` does."""
+        """One line for each written word and each word before it; also written to a file where one is named, as `save`
+        does."""
         content = files.table(self)
         if path is not None:
             write_result(content, path, suffix=".csv", force=force)
         return content
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write one .json file, whole or not at all; `Generation.load` reads it. A file that is no result of mixlens is kept, unless
+        """Write one .json file, whole or not at all; `Generation.load` reads it. A file that is no result of mixlens is
+        kept, unless
         `force`."""
         self.to_json(path, force=force)
 
@@ -154,8 +157,8 @@ class Generation(Sequence[Attribution]):
         return plot(self, **options)
 
     def report(self, path: str | os.PathLike[str], *, leave_out: bool = True, force: bool = False) -> Any:
-        """One HTML file: the answer, the texts, the table, and, unless `leave_out` is False, what leaving out each word and sentence
-        of the prompt does (see `with_effects`)."""
+        """One HTML file: the answer, the texts, the table, and, unless `leave_out` is False, what leaving out each word
+        and sentence of the prompt does (see `with_effects`)."""
         from ...show.generation_page import write_generation
 
         shown = self.with_effects() if leave_out and self.whole is not None else self

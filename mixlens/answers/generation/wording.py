@@ -63,8 +63,8 @@ def has_template(generation: Generation) -> bool:
 
 
 def answer(generation: Generation) -> Sentence:
-    """One sentence on the average, and one on the word that needs the prompt most: one that it comes back for, else the one that it
-    counts most for."""
+    """One sentence on the average, and one on the word that needs the prompt most: one that it comes back for, else the
+    one that it counts most for."""
     average, loss = _average(generation), largest_loss(generation)
     if loss is None:
         more = _about_cells(generation)
@@ -108,8 +108,8 @@ def _has_come_back(generation: Generation, row: int) -> bool:
 
 
 def named_row(generation: Generation) -> int:
-    """The row of the answer. A prompt comes back for the word with the largest loss, and counts most for the word that has most of
-    its share in it: the sentence chooses by what it says."""
+    """The row of the answer. A prompt comes back for the word with the largest loss, and counts most for the word that
+    has most of its share in it: the sentence chooses by what it says."""
     loss = largest_loss(generation)
     if loss is not None and _has_come_back(generation, loss.row):
         return loss.row
@@ -147,7 +147,8 @@ def _marks(generation: Generation) -> list[int]:
 
 
 def _about_cells(generation: Generation) -> Sentence:
-    """The word of the prompt that gave most to one written word; where a mark took more, that too: marks are not named."""
+    """The word of the prompt that gave most to one written word; where a mark took more, that too: marks are not
+    named."""
     largest, mark = (_largest_cell(generation, rows(generation)) for rows in (_plain_rows, _marks))
     if largest is None:
         return said()
@@ -173,7 +174,8 @@ def _largest_cell(generation: Generation, rows: Sequence[int]) -> tuple[int, Quo
 
 
 def largest_loss(generation: Generation) -> Loss | None:
-    """The largest loss of a written word that is no mark, by a sentence or turn, or by a word where there is one group."""
+    """The largest loss of a written word that is no mark, by a sentence or turn, or by a word where there is one
+    group."""
     losses = [loss for row in _plain_rows(generation) if (loss := loss_of(generation, row)) is not None]
     return min(losses, key=lambda loss: loss.change, default=None)
 

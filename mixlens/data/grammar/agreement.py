@@ -49,7 +49,7 @@ def agreement(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
     return stream(f"agreement/{seed}", _AGREEMENT, held_out=held_out)
 
 
-# --- phrases -----------------------------------------------------------------------------------------------------------
+# --- phrases ----------------------------------------------------------------------------------------------------------
 
 _Modifier = Callable[[Draw, Noun], list[Word]]
 
@@ -150,7 +150,7 @@ def _in_number(row: tuple[str, str], number: str) -> str:
     return row[0] if number == SINGULAR else row[1]
 
 
-# --- constructions -----------------------------------------------------------------------------------------------------
+# --- constructions ----------------------------------------------------------------------------------------------------
 
 
 def _masked(words: list[Word], row: tuple[str, str], number: str) -> Draft:

@@ -1,4 +1,5 @@
-"""The words of the two grammars: each noun and verb in all its forms, adjectives, and the lists a sentence draws from."""
+"""The words of the two grammars: each noun and verb in all its forms, adjectives, and the lists a sentence draws
+from."""
 
 from dataclasses import dataclass
 
@@ -182,7 +183,7 @@ def number_of(word: str) -> str | None:
     return _NUMBER.get(word)
 
 
-# --- sentiment ---------------------------------------------------------------------------------------------------------
+# --- sentiment --------------------------------------------------------------------------------------------------------
 
 ADJECTIVES_FOR = {
     POSITIVE: _words(

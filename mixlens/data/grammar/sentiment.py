@@ -29,7 +29,7 @@ def sentiment(*, seed: int, held_out: bool = False) -> Iterator[Sentence]:
     return stream(f"sentiment/{seed}", _SENTIMENT, held_out=held_out)
 
 
-# --- clauses -----------------------------------------------------------------------------------------------------------
+# --- clauses ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _be(draw: Draw) -> Word:
     return Word(draw.pick(("was", "was", "is")))
 
 
-# --- constructions -----------------------------------------------------------------------------------------------------
+# --- constructions ----------------------------------------------------------------------------------------------------
 
 
 def _labelled(words: list[Word], label: str) -> Draft:

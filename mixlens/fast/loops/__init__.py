@@ -30,7 +30,8 @@ def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, *,
 
 
 def lengths(attention: Tensor, gram: Tensor, reciprocal: Tensor) -> Tensor:
-    """reciprocal_q sqrt(sum_hg attention_hqk gram_khg attention_gqk), [... query key]: lengths of sums by their Gram matrices.
+    """reciprocal_q sqrt(sum_hg attention_hqk gram_khg attention_gqk), [... query key]: lengths of sums by their Gram
+    matrices.
 
     attention [... head query key], gram [... key head head], reciprocal [... query].
     """
@@ -55,8 +56,8 @@ def ends(
 ) -> tuple[Tensor, Tensor]:
     """Lengths [... pos] of part P own + stream R x, and of part P (every - own), for frozen norms P and R.
 
-    own, every, x [... pos d] (x None: no residual); P is all `norms`, R those behind the first `of_branch`; part, stream
-    [... pos]: what the norms divide by, as reciprocals.
+    own, every, x [... pos d] (x None: no residual); P is all `norms`, R those behind the first `of_branch`; part,
+    stream [... pos]: what the norms divide by, as reciprocals.
     """
     return _form("ends", own)(own, every, x, norms, of_branch, part, stream)
 
@@ -72,16 +73,18 @@ def own_nearer(
     *,
     shift: float = 0.0,
 ) -> Tensor:
-    """sum_d |y| - |y + shift - T| for T = part P own + stream R x, [... pos]: `nearer` of a target itself. See `ends`."""
+    """sum_d |y| - |y + shift - T| for T = part P own + stream R x, [... pos]: `nearer` of a target itself. See
+    `ends`."""
     return _form("own_nearer", own)(own, x, norms, of_branch, part, stream, y, shift)
 
 
 def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | None = None) -> Tensor:
-    """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one is NaN.
+    """How far rebuilt + added is from seen [... pos d], relative to each token: a number, or [layer]. NaN where one is
+    NaN.
 
-    For each token the root mean square, over features k, of |difference_k| / max(|seen_k|, size), where the token's size is
-    (mean_k sqrt|seen_k|)^2. The largest of all tokens counts. So neither a token nor a feature with huge entries hides an
-    error elsewhere. added [d] or [layer ... d]; the first axis is `layers` where they are named.
+    For each token the root mean square, over features k, of |difference_k| / max(|seen_k|, size), where the token's
+    size is (mean_k sqrt|seen_k|)^2. The largest of all tokens counts. So neither a token nor a feature with huge
+    entries hides an error elsewhere. added [d] or [layer ... d]; the first axis is `layers` where they are named.
     """
     return _form("apart", rebuilt)(rebuilt, added, seen, layers)
 

@@ -19,8 +19,8 @@ STALE = 3600.0  # seconds; no compiler takes so long
 
 @contextlib.contextmanager
 def built(name: str, build: Callable[[Path], None]) -> Iterator[Path]:
-    """The file called `name`, made by `build(path)` where it is not there whole. Where no folder can be kept, the file is there
-    within this block alone: a library that is open stays open without it."""
+    """The file called `name`, made by `build(path)` where it is not there whole. Where no folder can be kept, the file
+    is there within this block alone: a library that is open stays open without it."""
     folder = private_folder()
     if folder is not None:
         yield _kept(folder, name, build)
@@ -32,8 +32,8 @@ def built(name: str, build: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _kept(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """The whole file of this name in the folder. Where it is not there it is built and flushed to the disk, then renamed: whole or
-    not at all, also when two processes meet."""
+    """The whole file of this name in the folder. Where it is not there it is built and flushed to the disk, then
+    renamed: whole or not at all, also when two processes meet."""
     for place in sorted(folder.glob(f"{name}-*.so")):
         if place.name == _named(name, place):
             return place
@@ -60,7 +60,8 @@ def _named(name: str, place: Path) -> str:
 
 
 def private_folder() -> Path | None:
-    """A folder of the user's own that nobody else may write to: in the user's cache, else beside other temporary files."""
+    """A folder of the user's own that nobody else may write to: in the user's cache, else beside other temporary
+    files."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     user = os.getuid() if hasattr(os, "getuid") else 0
     for place in (home / "mixlens", Path(tempfile.gettempdir()) / f"mixlens-{user}"):

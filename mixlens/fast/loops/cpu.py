@@ -193,8 +193,9 @@ def _compile(compiler: list[str], linked: list[str], place: Path) -> None:
 
 
 def _compiler() -> list[str] | None:
-    """The compiler and its first arguments: what CC says (`gcc`, or `gcc -m64`), else `cc`. None where there is no `cc`, and on
-    Windows, whose long integers are too short for the loops; a compiler that CC names and that is not there is said."""
+    """The compiler and its first arguments: what CC says (`gcc`, or `gcc -m64`), else `cc`. None where there is no
+    `cc`, and on Windows, whose long integers are too short for the loops; a compiler that CC names and that is not
+    there is said."""
     if os.name == "nt":
         return None
     named = shlex.split(os.environ.get("CC", ""))

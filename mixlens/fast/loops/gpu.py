@@ -1,5 +1,6 @@
-"""The loops on an NVIDIA GPU: each gives its arguments to a Triton kernel of `map_kernels` or `zeroing_kernels`. Of pairs by
-features only the changed activations of Value Zeroing are written out, a tile at a time, for the matrix product that follows."""
+"""The loops on an NVIDIA GPU: each gives its arguments to a Triton kernel of `map_kernels` or `zeroing_kernels`. Of
+pairs by features only the changed activations of Value Zeroing are written out, a tile at a time, for the matrix
+product that follows."""
 
 from __future__ import annotations
 
@@ -131,8 +132,8 @@ def apart(rebuilt: Tensor, added: Tensor | None, seen: Tensor, layers: int | Non
 
 
 def running(layers: Tensor) -> tuple[Tensor, Tensor]:
-    """One map: in as many products as the number of layers has bits, each of many pairs at once, or a GPU would wait for
-    Python and stand half empty. Several: layer by layer."""
+    """One map: in as many products as the number of layers has bits, each of many pairs at once, or a GPU would wait
+    for Python and stand half empty. Several: layer by layer."""
     if layers.dim() > 3 or layers.shape[-1] > 1024:
         return plain.running(layers)
     products, step = layers.clone(), 1
@@ -199,8 +200,8 @@ def _each_end(
 
 
 def _norms_of_kernel(norms: Norms, own: Tensor) -> tuple[list[Tensor], list[int], int]:
-    """The gammas of three norms, their kinds (0 no norm, 1 gamma alone, 2 the mean taken away too), and how many layers they are
-    of. `own` stands where there is no norm: nobody reads it."""
+    """The gammas of three norms, their kinds (0 no norm, 1 gamma alone, 2 the mean taken away too), and how many layers
+    they are of. `own` stands where there is no norm: nobody reads it."""
     missing = 3 - len(norms)
     gammas = [gamma.contiguous() for gamma, _ in norms] + [own] * missing
     kinds = [2 if centred else 1 for _, centred in norms] + [0] * missing
@@ -256,8 +257,8 @@ def turned(
     """Value Zeroing's distances [query key] of one layer, all in float32. Axes: attention [head query key], vectors
     [head key d], sources [head key m], reads [query m], down [m d]. A tile of sources at a time.
 
-    The large product takes changes in units of `size` [query key], about as large as they are, in half precision with float32
-    sums; `split`: as three such products, as exact as one of float32."""
+    The large product takes changes in units of `size` [query key], about as large as they are, in half precision with
+    float32 sums; `split`: as three such products, as exact as one of float32."""
     heads, queries, keys = attention.shape
     width, hidden = vectors.shape[-1], down.shape[0]
     weights, vectors, output = by_key(attention), vectors.contiguous(), output.contiguous()
@@ -301,7 +302,8 @@ def turned(
 
 
 def _or_nothing(nothing: Tensor, *tensors: Tensor | None) -> list[Tensor]:
-    """The tensors as a kernel reads them; `nothing`, which it does not read, in the place of those that are not there."""
+    """The tensors as a kernel reads them; `nothing`, which it does not read, in the place of those that are not
+    there."""
     return [nothing if tensor is None else tensor.contiguous() for tensor in tensors]
 
 

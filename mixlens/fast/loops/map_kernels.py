@@ -1,5 +1,5 @@
-"""Triton kernels of maps: distances, lengths, norms, and how far a rebuilt output is from the model's. Sums are in float32
-(float64 for float64); nothing of pairs by features is written out. `gpu` starts them."""
+"""Triton kernels of maps: distances, lengths, norms, and how far a rebuilt output is from the model's. Sums are in
+float32 (float64 for float64); nothing of pairs by features is written out. `gpu` starts them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if triton is not None:
         EXACT: tl.constexpr,
         HOW: tl.constexpr,
     ):
-        """sum_h weights[b k h q] vectors[b h k d], for a tile of q and d. Three tensor-core products are as exact as float32."""
+        """sum_h weights[b k h q] vectors[b h k d], for a tile of q and d. Three tensor-core products are as exact as
+        float32."""
         if EXACT:
             total = tl.zeros((q.shape[0], d.shape[0]), dtype=vectors.dtype.element_ty)
             for h in range(heads):
@@ -168,7 +169,8 @@ if triton is not None:
         BK: tl.constexpr,
         BE: tl.constexpr,
     ):
-        """values[b h k] . metric[layer h g] values[b g k]: out[b h g k] and out[b g h k], for one h and every g from it on."""
+        """values[b h k] . metric[layer h g] values[b g k]: out[b h g k] and out[b g h k], for one h and every g from it
+        on."""
         k = tl.program_id(0) * BK + tl.arange(0, BK)
         h = tl.program_id(1)
         b = tl.program_id(2).to(tl.int64)
@@ -237,7 +239,8 @@ if triton is not None:
 
     @triton.jit
     def _through(z, inside, width, at, g0, g1, g2, C0: tl.constexpr, C1: tl.constexpr, C2: tl.constexpr):
-        """Up to three frozen norms on a row, without their scales. C: 0 no norm, 1 gamma alone, 2 the mean taken away too."""
+        """Up to three frozen norms on a row, without their scales. C: 0 no norm, 1 gamma alone, 2 the mean taken away
+        too."""
         if C0 > 0:
             if C0 == 2:
                 z = tl.where(inside, z - tl.sum(z, 0) / width, 0.0)

@@ -19,7 +19,8 @@ def by_source(attention: Tensor) -> Tensor:
 
 
 def nearer(attention: Tensor, vectors: Tensor, reciprocal: Tensor, y: Tensor, shift: float) -> Tensor:
-    """Coordinate by coordinate, a few sources at a time: no difference of two large sums, no tensor of pairs by features."""
+    """Coordinate by coordinate, a few sources at a time: no difference of two large sums, no tensor of pairs by
+    features."""
     weights = by_source(attention) * reciprocal[..., None, :, None]  # [... key query head]
     sources = vectors.transpose(-3, -2)  # [... key head d]
     length, goal = y.abs().unsqueeze(-3), (y + shift).unsqueeze(-3)

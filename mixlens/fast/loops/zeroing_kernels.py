@@ -1,5 +1,5 @@
-"""Triton kernels of Value Zeroing: the changed activations of a tile of sources, and how far the layer's output turns. `gpu`
-starts them."""
+"""Triton kernels of Value Zeroing: the changed activations of a tile of sources, and how far the layer's output turns.
+`gpu` starts them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ if triton is not None:
         BM: tl.constexpr,
         BK: tl.constexpr,
     ):
-        """act(read without source k) - act(read), for a tile of targets and hidden units, a few sources one after the other."""
+        """act(read without source k) - act(read), for a tile of targets and hidden units, a few sources one after the
+        other."""
         q = tl.program_id(1) * BQ + tl.arange(0, BQ)
         m = tl.program_id(0) * BM + tl.arange(0, BM)
         rows, inside = q < queries, m < hidden
