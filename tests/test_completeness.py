@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,10 @@ def test_two_errors_that_cancel_are_seen() -> None:
     line.change = torch.ones(1, 1, 1, dtype=torch.float64)
     slopes = torch.where(points < 0.5, 1.0, -1.0).double()  # the values below say that nothing changes anywhere
 
-    def at(points: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(points), 1, 1, dtype=torch.float64)
+    def gradients(points: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        yield slopes[:, None, None], torch.zeros(len(points), dtype=torch.float64)
 
-    line.at = at  # type: ignore[method-assign]
-    line.target = lambda between: between[:, 0, 0] * slopes  # type: ignore[method-assign]
+    line.gradients = gradients  # type: ignore[method-assign]
     piece = line.piece(0.0, 1.0, 8)
     assert float(piece.shares.sum()) == pytest.approx(0, abs=1e-12)
     assert piece.gap > 0.4
