@@ -188,7 +188,9 @@ curves(fall, at=range(0, 101, 10), x="tokens removed (%)", y="fall of the probab
         code="""from mixlens.runs.corpus import turned_figure
 
 texts = [example.text for example in mixlens.data.load("sentiment", n=40)]
-mixlens.run(texts, model="sentiment", methods=["deeplift", "attcat", "alti"], trust=True, out="runs/turned", progress=False)
+mixlens.run(
+    texts, model="sentiment", methods=["deeplift", "attcat", "alti"], trust=True, out="runs/turned", progress=False
+)
 turned_figure("runs/turned", save="turned.svg")""",
         figure="turned.svg",
         alt="Histograms of the probability that is left, for DeepLift, AttCAT, ALTI and random words",
