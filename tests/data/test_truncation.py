@@ -33,6 +33,10 @@ def test_a_text_is_cut_to_what_the_model_reads(model: Any) -> None:
     assert cut.info["truncated"] == len(model.tokenizer(LONG)["input_ids"])
     assert cut.cues == ((0, 1),)
     assert data.truncated(Example("a good film"), model) == Example("a good film")
+    spans = ((0, 1), (len(LONG) - 1, len(LONG)))
+    tagged = Example(LONG, info=dict.fromkeys(("attractors", "rationale", "pos", "penn"), spans))
+    kept = data.truncated(tagged, model).info
+    assert all(kept[name] == ((0, 1),) for name in tagged.info), "spans behind the cut are dropped, of every kind"
 
 
 def test_a_pair_is_cut_at_its_longer_side(model: Any) -> None:

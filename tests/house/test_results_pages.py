@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -197,3 +198,15 @@ def test_the_pages_are_made_of_the_stored_numbers(tmp_path: Path) -> None:
     for name, beginnings in stored.FIRST.items():
         claims = stored.claims_of(name, results.DOCS / "stored" / name)
         assert len({one["says"] for one in stored.put_first(name, claims)}) >= len(beginnings)
+
+
+def test_a_claim_about_several_runs_is_stored_once(tmp_path: Path) -> None:
+    """Made again it takes the place of the old one; claims about other runs stay."""
+    of_alti = plans.PLANS.find("alti")
+    for verdict, others in (("same", [("a, c", "It falls.", "5", "-", "-", "same")]), ("different", [])):
+        claims = [("a, b", "It rises.", "5", "-", "-", verdict), *others]
+        made: Any = SimpleNamespace(plan=of_alti, outcomes={}, claims=claims)
+        stored.store(made, tmp_path)
+    found = stored.claims_of("alti", tmp_path)
+    assert {(one["run"], one["verdict"]) for one in found} == {("a, c", "same"), ("a, b", "different")}
+    assert len(found) == 2
